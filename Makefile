@@ -1,0 +1,36 @@
+# `make sweep` runs the main job and `make test` passes the tests; each does all its set-up first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SWEEP := experiments/tree_width.yaml
+
+.PHONY: sweep test lint unit setup model report clean
+
+sweep: setup model
+	$(BIN)/orchestrate sweep $(SWEEP) --resume
+
+test: setup model lint unit
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: setup model
+	$(BIN)/pytest
+
+model: setup
+	$(BIN)/orchestrate models fetch smollm2-135m
+
+setup: $(VENV)/.installed
+
+# torch first and by its pin, so that no package pulls in another build of it.
+$(VENV)/.installed: pyproject.toml kernels/pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, not " + sys.version) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable kernels --editable '.[reference,datasets,dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,221 @@
+"""What the control plane needs of an engine, and nothing more.
+
+An engine is a server program in an environment of its own. An adapter says how to start it, asks it who it is and
+reads its counters over HTTP; it never imports the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Protocol
+
+
+class Method(StrEnum):
+    """How an engine decodes."""
+
+    AUTOREGRESSIVE = "autoregressive"
+    DFLASH = "dflash"
+    DDTREE = "ddtree"
+    NGRAM = "ngram"
+    EAGLE3 = "eagle3"
+
+
+class EngineError(Exception):
+    """The engine could not be started, reached or believed. The message is one line for the user."""
+
+
+class IdentityError(EngineError):
+    """The server runs something other than the arm says."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Engine x method x parameters: what a sweep compares.
+
+    `budget` counts tree nodes without the root (DDTree, arXiv 2604.12989), so the target verifies budget + 1 tokens.
+    """
+
+    name: str
+    engine: str
+    method: Method
+    budget: int | None = None
+    chain: bool = False
+    options: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+
+    @property
+    def speculative(self) -> bool:
+        return self.method is not Method.AUTOREGRESSIVE
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Where and how an engine is to run: resolved from the profile, the same for every arm of one engine."""
+
+    software: str
+    interpreter: str
+    target: str
+    target_digest: str
+    drafter: str | None
+    drafter_digest: str | None
+    device: str
+    dtype: str
+    threads: int
+    max_batch: int
+    max_context: int
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    ready_timeout_s: float = 300.0
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A started server."""
+
+    base_url: str
+    model: str
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a running server says it is. Stored with every trial."""
+
+    engine: str
+    version: str
+    method: Method
+    budget: int | None
+    chain: bool
+    block_size: int | None
+    dtype: str
+    device: str
+    attention_backend: str
+    target_digest: str
+    drafter_digest: str | None
+    settings: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SpecCounters:
+    """Integer counters of speculative decoding, cumulative since the server started.
+
+    `emitted` counts the tokens that verify steps gave out (the prefill's token excluded, after the cut at a stop
+    token); `drafted` the verified nodes without the root; `accepted_by_depth[k]` the steps that accepted more than k
+    draft tokens. Plain decoding counts one verify step a token and nothing drafted.
+    """
+
+    verify_steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    emitted: int = 0
+    accepted_by_depth: tuple[int, ...] = ()
+
+    def __sub__(self, earlier: SpecCounters) -> SpecCounters:
+        width = max(len(self.accepted_by_depth), len(earlier.accepted_by_depth))
+        return SpecCounters(
+            self.verify_steps - earlier.verify_steps,
+            self.drafted - earlier.drafted,
+            self.accepted - earlier.accepted,
+            self.emitted - earlier.emitted,
+            tuple(a - b for a, b in zip(_pad(self, width), _pad(earlier, width), strict=True)),
+        )
+
+    @property
+    def acceptance_length(self) -> float:
+        """Tokens a verify step, the bonus token counted: 1 + accepted / verify_steps. NaN without a step."""
+        return 1 + self.accepted / self.verify_steps if self.verify_steps else float("nan")
+
+
+def _pad(counters: SpecCounters, width: int) -> tuple[int, ...]:
+    return counters.accepted_by_depth + (0,) * (width - len(counters.accepted_by_depth))
+
+
+@dataclass(frozen=True)
+class StageTimes:
+    """Seconds the server spent in each stage of its decode steps, cumulative since it started."""
+
+    steps: int = 0
+    draft: float = 0.0
+    build: float = 0.0
+    verify: float = 0.0
+    commit: float = 0.0
+    host: float = 0.0
+    prefill: float = 0.0
+
+    def __sub__(self, earlier: StageTimes) -> StageTimes:
+        return StageTimes(*(getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The target's two most probable next tokens after a prefix, and their log-probability difference (>= 0)."""
+
+    first: int
+    second: int
+    gap: float
+
+
+class Engine(Protocol):
+    """One adapter per engine program. Stateless: everything about a running server is in its Endpoint."""
+
+    name: str
+    methods: frozenset[Method]
+
+    def validate(self, arm: Arm) -> None:
+        """Raise EngineError when this engine cannot run the arm."""
+
+    def software(self, interpreter: str) -> str:
+        """Version of the engine, and of our code in it: part of a trial's identity."""
+
+    def command(self, arm: Arm, deployment: Deployment, port: int) -> list[str]:
+        """The argument list of the server. Two arms with equal commands share one process; see `configure`."""
+
+    def env(self, arm: Arm, deployment: Deployment) -> Mapping[str, str]:
+        """Environment variables on top of the inherited ones."""
+
+    def endpoint(self, port: int) -> Endpoint:
+        """Where a server started with `command(..., port)` answers."""
+
+    async def healthy(self, endpoint: Endpoint) -> bool:
+        """Whether the server takes requests yet. False while it loads; never raises for a refused connection."""
+
+    async def configure(self, endpoint: Endpoint, arm: Arm) -> None:
+        """Bring a running server to the arm, where one command serves several arms; else nothing to do."""
+
+    async def identify(self, endpoint: Endpoint) -> Identity:
+        """What the server says it is."""
+
+    async def counters(self, endpoint: Endpoint) -> SpecCounters:
+        """Counters since the server started."""
+
+    async def stages(self, endpoint: Endpoint) -> StageTimes | None:
+        """Stage times since the server started; None where the engine does not tell."""
+
+    async def flush(self, endpoint: Endpoint) -> None:
+        """Empty the prefix cache. Nothing to do for an engine without one."""
+
+    def request_fields(self) -> Mapping[str, object]:
+        """Fields added to every request body so that token ids and per-request counters come back."""
+
+    def request_counters(self, chunk: Mapping[str, object]) -> SpecCounters | None:
+        """One request's counters from the final (usage) chunk of its stream; None where the engine does not tell."""
+
+    async def gap(self, endpoint: Endpoint, token_ids: list[int]) -> Gap:
+        """The logit gap between the two best next tokens after `token_ids` (the equivalence gate's evidence)."""
+
+
+def check_identity(identity: Identity, arm: Arm, deployment: Deployment) -> None:
+    """Raise IdentityError where the server's own words differ from what was asked for."""
+    expected = {
+        "engine": arm.engine,
+        "method": arm.method,
+        "budget": arm.budget,
+        "chain": arm.chain,
+        "target_digest": deployment.target_digest,
+        "drafter_digest": deployment.drafter_digest if arm.speculative else identity.drafter_digest,
+        "dtype": deployment.dtype,
+    }
+    for name, value in expected.items():
+        actual = getattr(identity, name)
+        if actual != value:
+            raise IdentityError(f"arm {arm.name!r}: the server says {name} = {actual!r}, the arm says {value!r}")

@@ -1,0 +1,74 @@
+"""How the control plane starts and asks the fake engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from engines import client
+from engines.base import Arm, Deployment, Endpoint, EngineError, Gap, Identity, Method, SpecCounters, StageTimes
+from engines.fake.script import START_OPTIONS, Script
+
+
+class FakeEngine:
+    """Arms choose latencies and failures by their options (see Script); equal START_OPTIONS share a process."""
+
+    name = "fake"
+    methods = frozenset({Method.AUTOREGRESSIVE, Method.DFLASH, Method.DDTREE})
+
+    def validate(self, arm: Arm) -> None:
+        try:
+            Script.parse(_script(arm))
+        except ValueError as error:
+            raise EngineError(str(error)) from error
+
+    def software(self, interpreter: str) -> str:
+        return "fake 1 (simulated)"
+
+    def command(self, arm: Arm, deployment: Deployment, port: int) -> list[str]:
+        start = {name: arm.options[name] for name in START_OPTIONS if name in arm.options}
+        command = [deployment.interpreter, "-m", "engines.fake.server", "--port", str(port)]
+        command += ["--script", json.dumps(start, sort_keys=True), "--dtype", deployment.dtype]
+        command += ["--device", deployment.device, "--target-digest", deployment.target_digest]
+        if deployment.drafter_digest is not None:
+            command += ["--drafter-digest", deployment.drafter_digest]
+        return [*command, *deployment.arguments]
+
+    def env(self, arm: Arm, deployment: Deployment) -> Mapping[str, str]:
+        return dict(deployment.environment)
+
+    def endpoint(self, port: int) -> Endpoint:
+        return Endpoint(f"http://127.0.0.1:{port}", "fake")
+
+    async def healthy(self, endpoint: Endpoint) -> bool:
+        return await client.healthy(endpoint)
+
+    async def configure(self, endpoint: Endpoint, arm: Arm) -> None:
+        await client.post_json(endpoint, "/configure", _script(arm))
+
+    async def identify(self, endpoint: Endpoint) -> Identity:
+        return await client.identity(endpoint)
+
+    async def counters(self, endpoint: Endpoint) -> SpecCounters:
+        return await client.counters(endpoint)
+
+    async def stages(self, endpoint: Endpoint) -> StageTimes:
+        return await client.stages(endpoint)
+
+    async def flush(self, endpoint: Endpoint) -> None:
+        """The engine has no prefix cache."""
+
+    def request_fields(self) -> Mapping[str, object]:
+        return {"return_token_ids": True}
+
+    def request_counters(self, chunk: Mapping[str, object]) -> SpecCounters | None:
+        return client.usage_counters(chunk)
+
+    async def gap(self, endpoint: Endpoint, token_ids: list[int]) -> Gap:
+        answer = await client.post_json(endpoint, "/gap", {"token_ids": token_ids})
+        return Gap(answer["first"], answer["second"], answer["gap"])
+
+
+def _script(arm: Arm) -> dict[str, Any]:
+    return {**arm.options, "method": arm.method.value, "budget": arm.budget, "chain": arm.chain}

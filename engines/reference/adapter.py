@@ -1,0 +1,102 @@
+"""How the control plane starts and asks the reference engine."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+
+from engines import client
+from engines.base import Arm, Deployment, Endpoint, EngineError, Gap, Identity, Method, SpecCounters, StageTimes
+
+_MODEL = "target"
+_SOFTWARE_S = 60
+_GAP_S = 120.0
+
+
+class ReferenceEngine:
+    """One process serves all arms of a deployment: the method comes by /configure, while the server is idle."""
+
+    name = "reference"
+    methods = frozenset({Method.AUTOREGRESSIVE, Method.DFLASH, Method.DDTREE})
+
+    def validate(self, arm: Arm) -> None:
+        if arm.method not in self.methods:
+            raise EngineError(f"engine reference has no method {arm.method}; it has {', '.join(sorted(self.methods))}")
+        if (arm.budget is not None) != (arm.method is Method.DDTREE):
+            raise EngineError("`budget` is required for method ddtree and not allowed for any other")
+        if arm.options:
+            raise EngineError(f"engine reference has no options; remove {', '.join(sorted(arm.options))}")
+
+    def software(self, interpreter: str) -> str:
+        command = [interpreter, "-m", "engines.reference.software"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_SOFTWARE_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise EngineError(f"interpreter {interpreter}: {error}") from error
+        if done.returncode:
+            reason = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+            raise EngineError(f"interpreter {interpreter} cannot run the reference engine: {reason}")
+        return done.stdout.strip()
+
+    def command(self, arm: Arm, deployment: Deployment, port: int) -> list[str]:
+        command = [deployment.interpreter, "-m", "engines.reference.server"]
+        command += ["--target", deployment.target, "--target-digest", deployment.target_digest]
+        if deployment.drafter is not None:
+            command += ["--drafter", deployment.drafter]
+        if deployment.drafter_digest is not None:
+            command += ["--drafter-digest", deployment.drafter_digest]
+        command += ["--model-name", _MODEL, "--dtype", deployment.dtype, "--device", deployment.device]
+        command += ["--threads", str(deployment.threads), "--max-batch", str(deployment.max_batch)]
+        command += ["--max-context", str(deployment.max_context)]
+        return [*command, "--host", "127.0.0.1", "--port", str(port), *deployment.arguments]
+
+    def env(self, arm: Arm, deployment: Deployment) -> Mapping[str, str]:
+        return {"OMP_NUM_THREADS": str(deployment.threads), "TOKENIZERS_PARALLELISM": "false"} | dict(
+            deployment.environment
+        )
+
+    def endpoint(self, port: int) -> Endpoint:
+        return Endpoint(f"http://127.0.0.1:{port}", _MODEL)
+
+    async def healthy(self, endpoint: Endpoint) -> bool:
+        return await client.healthy(endpoint)
+
+    async def configure(self, endpoint: Endpoint, arm: Arm) -> None:
+        body = {"method": arm.method.value, "budget": arm.budget, "chain": arm.chain}
+        await client.post_json(endpoint, "/configure", body)
+
+    async def identify(self, endpoint: Endpoint) -> Identity:
+        return await client.identity(endpoint)
+
+    async def counters(self, endpoint: Endpoint) -> SpecCounters:
+        return await client.counters(endpoint)
+
+    async def stages(self, endpoint: Endpoint) -> StageTimes:
+        return await client.stages(endpoint)
+
+    async def flush(self, endpoint: Endpoint) -> None:
+        """The engine has no prefix cache."""
+
+    def request_fields(self) -> Mapping[str, object]:
+        return {"return_token_ids": True}
+
+    def request_counters(self, chunk: Mapping[str, object]) -> SpecCounters | None:
+        return client.usage_counters(chunk)
+
+    async def gap(self, endpoint: Endpoint, token_ids: list[int]) -> Gap:
+        body = {
+            "model": endpoint.model,
+            "prompt": token_ids,
+            "max_tokens": 1,
+            "temperature": 0,
+            "ignore_eos": True,
+            "logprobs": 2,
+            "return_token_ids": True,
+        }
+        answer = await client.post_json(endpoint, "/v1/completions", body, _GAP_S)
+        try:
+            logprobs = answer["choices"][0]["logprobs"]
+            (first, second), (best, next_best) = logprobs["top_token_ids"][0], logprobs["top_token_logprobs"][0]
+            return Gap(int(first), int(second), float(best) - float(next_best))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise EngineError(f"{endpoint.base_url}: the log-probabilities cannot be read: {answer!r:.200}") from error

@@ -1,0 +1,1 @@
+"""Torch references: what the Triton kernels must reproduce, and what runs on a CPU."""

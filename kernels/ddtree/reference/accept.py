@@ -1,0 +1,37 @@
+"""The acceptance walk over Python lists."""
+
+import torch
+
+from ddtree.tree import Tree
+
+
+def walk(tree: Tree, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """(node_index, lengths, bonus_tokens, emitted) as in `ddtree.accept.Acceptance`."""
+    paths, emitted = [], []
+    columns = (tree.tokens, tree.first_child, tree.next_sibling, targets)
+    for token, child, sibling, target in zip(*(column.tolist() for column in columns), strict=True):
+        path = _path(token, child, sibling, target)
+        paths.append(path)
+        emitted.append([target[node] for node in path])
+    width = tree.draft_depth + 1
+    return (
+        _padded(paths, width),
+        torch.tensor([len(path) for path in paths], dtype=torch.int32),
+        torch.tensor([row[-1] for row in emitted], dtype=torch.int32),
+        _padded(emitted, width),
+    )
+
+
+def _path(token: list[int], child: list[int], sibling: list[int], target: list[int]) -> list[int]:
+    path, node = [0], child[0]
+    while node >= 0:
+        if token[node] == target[path[-1]]:
+            path.append(node)
+            node = child[node]
+        else:
+            node = sibling[node]
+    return path
+
+
+def _padded(rows: list[list[int]], width: int) -> torch.Tensor:
+    return torch.tensor([row + [-1] * (width - len(row)) for row in rows], dtype=torch.int32)

@@ -1,0 +1,338 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
+"""Tree-verify attention: all query heads of a KV head and all nodes are the rows of one matrix.
+
+The work of one KV head of one request is a line of tiles, first the prefix in steps of BLOCK_N with no mask, then the
+tree's own keys in steps of TAIL under the ancestor bits. The line is cut into `splits` equal parts so that few
+requests fill the GPU too; the parts' results are merged by their log-sum-exp.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from ddtree.checks import require
+from ddtree.tree import Tree
+from ddtree.triton.device import Target, target_of, tuning
+
+TAIL = 64  # keys of the tree per tile: one ancestor word
+MAX_SPLITS = 64
+LOG2E = 1.4426950408889634
+
+
+@triton.jit
+def absorb(q, k, v, seen, peak, total, acc, scale, MASKED: tl.constexpr, PRECISION: tl.constexpr):
+    """One tile of keys into the running softmax; `peak` is in units of scaled log2."""
+    scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+    if MASKED:
+        scores = tl.where(seen, scores, float("-inf"))
+    higher = tl.maximum(peak, tl.max(scores, axis=1) * scale)
+    shift = higher
+    if MASKED:
+        shift = tl.where(higher == float("-inf"), 0.0, higher)
+    weights = tl.exp2(scores * scale - shift[:, None])
+    decay = tl.exp2(peak - shift)
+    total = total * decay + tl.sum(weights, axis=1)
+    acc = acc * decay[:, None]
+    acc = tl.dot(weights.to(v.dtype), v, acc, input_precision=PRECISION)
+    return higher, total, acc
+
+
+@triton.jit
+def slots_of(line, start, column, prefix, PAGE: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr):
+    """Slots of positions start + column; one table entry where a tile lies within a page."""
+    if PAGE % BLOCK_N == 0:
+        page = tl.load(line + start // PAGE).to(tl.int64)
+        return page * PAGE + (start % PAGE) + column
+    at = start + column
+    if MASKED:
+        page = tl.load(line + at // PAGE, mask=at < prefix, other=0).to(tl.int64)
+    else:
+        page = tl.load(line + at // PAGE).to(tl.int64)
+    return page * PAGE + at % PAGE
+
+
+@triton.jit
+def load_rows(base, rows, stride, inside, element, E: tl.constexpr, EP: tl.constexpr, MASKED: tl.constexpr):
+    where = base + rows[:, None] * stride + element[None, :]
+    if MASKED:
+        return tl.load(where, mask=inside[:, None] & (element < E)[None, :], other=0.0)
+    if E == EP:
+        return tl.load(where)
+    return tl.load(where, mask=(element < E)[None, :], other=0.0)
+
+
+@triton.jit
+def attend(
+    query,
+    tree_keys,
+    tree_values,
+    key_pool,
+    value_pool,
+    table,
+    rows,
+    prefix_lens,
+    words,
+    depths,
+    out,
+    part_lse,
+    q_b,
+    q_n,
+    q_h,
+    tk_b,
+    tk_n,
+    tk_h,
+    tv_b,
+    tv_n,
+    tv_h,
+    k_s,
+    k_h,
+    v_s,
+    v_h,
+    t_r,
+    N,
+    scale,
+    window,
+    HKV: tl.constexpr,
+    GROUP: tl.constexpr,
+    E: tl.constexpr,
+    EP: tl.constexpr,
+    W32: tl.constexpr,
+    PAGE: tl.constexpr,
+    SPLITS: tl.constexpr,
+    ROWS: tl.constexpr,
+    WINDOW: tl.constexpr,
+    PRECISION: tl.constexpr,
+    STAGES: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    TAIL: tl.constexpr,
+):
+    block, pair, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    request = (pair // HKV).to(tl.int64)
+    head = pair % HKV
+    prefix = tl.load(prefix_lens + request).to(tl.int32)
+    line_row = request
+    if ROWS:
+        line_row = tl.load(rows + request).to(tl.int64)
+    line = table + line_row * t_r
+
+    row = block * BLOCK_M + tl.arange(0, BLOCK_M)
+    real = row < N * GROUP
+    node = tl.minimum(row // GROUP, N - 1)
+    element = tl.arange(0, EP)
+    at = (node * q_n + (head * GROUP + row % GROUP) * q_h)[:, None] + element[None, :]
+    q = tl.load(query + request * q_b + at, mask=real[:, None] & (element < E)[None, :], other=0.0)
+    if WINDOW:
+        depth = tl.load(depths + request * N + node)
+
+    lower = 0
+    if WINDOW:
+        lower = tl.maximum(prefix - window + 1, 0) // BLOCK_N * BLOCK_N
+    prefix_tiles = tl.cdiv(prefix - lower, BLOCK_N)
+    tail_tiles = tl.cdiv(N, TAIL)
+    each = tl.cdiv(prefix_tiles + tail_tiles, SPLITS)
+    first = split * each
+    last = tl.minimum(first + each, prefix_tiles + tail_tiles)
+
+    peak = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, EP], tl.float32)
+    column = tl.arange(0, BLOCK_N)
+    keys = key_pool + head * k_h
+    values = value_pool + head * v_h
+    begin = lower + first * BLOCK_N
+    end = tl.minimum(lower + last * BLOCK_N, prefix)
+    whole = begin
+    if not WINDOW:
+        whole = begin + tl.maximum(end - begin, 0) // BLOCK_N * BLOCK_N
+        for start in tl.range(begin, whole, BLOCK_N, num_stages=STAGES):
+            slots = slots_of(line, start, column, prefix, PAGE, BLOCK_N, False)
+            k = load_rows(keys, slots, k_s, column, element, E, EP, False).to(q.dtype)
+            v = load_rows(values, slots, v_s, column, element, E, EP, False).to(q.dtype)
+            peak, total, acc = absorb(q, k, v, real, peak, total, acc, scale, False, PRECISION)
+    for start in tl.range(whole, end, BLOCK_N, num_stages=1):
+        slots = slots_of(line, start, column, prefix, PAGE, BLOCK_N, True)
+        inside = start + column < prefix
+        k = load_rows(keys, slots, k_s, inside, element, E, EP, True).to(q.dtype)
+        v = load_rows(values, slots, v_s, inside, element, E, EP, True).to(q.dtype)
+        seen = inside[None, :]
+        if WINDOW:
+            seen = seen & ((start + column)[None, :] > (prefix + depth - window)[:, None])
+        peak, total, acc = absorb(q, k, v, seen, peak, total, acc, scale, True, PRECISION)
+
+    column = tl.arange(0, TAIL)
+    keys = tree_keys + request * tk_b + head * tk_h
+    values = tree_values + request * tv_b + head * tv_h
+    mine = words + (request * N + node) * W32
+    for tile in tl.range(tl.maximum(first - prefix_tiles, 0), tl.maximum(last - prefix_tiles, 0), num_stages=1):
+        other = tile * TAIL + column
+        inside = other < N
+        k = load_rows(keys, other.to(tl.int64), tk_n, inside, element, E, EP, True)
+        v = load_rows(values, other.to(tl.int64), tv_n, inside, element, E, EP, True)
+        low, high = tl.load(mine + 2 * tile), tl.load(mine + 2 * tile + 1)
+        bits = tl.where(column[None, :] < 32, low[:, None], high[:, None]) >> (column % 32)[None, :]
+        seen = (bits & 1) != 0
+        if WINDOW:
+            theirs = tl.load(depths + request * N + other, mask=inside, other=0)
+            seen = seen & (depth[:, None] - theirs[None, :] < window)
+        peak, total, acc = absorb(q, k, v, seen, peak, total, acc, scale, True, PRECISION)
+
+    if SPLITS == 1:
+        where = ((request * N + node) * (HKV * GROUP) + head * GROUP + row % GROUP)[:, None] * E + element[None, :]
+        result = acc / total[:, None]
+        tl.store(out + where, result.to(out.dtype.element_ty), mask=real[:, None] & (element < E)[None, :])
+    else:
+        part = (pair.to(tl.int64) * SPLITS + split) * (N * GROUP) + row
+        some = real & (total > 0)
+        lse = tl.where(some, peak + tl.log2(tl.where(some, total, 1.0)), float("-inf"))
+        tl.store(part_lse + part, lse, mask=real)
+        result = acc / tl.where(some, total, 1.0)[:, None]
+        tl.store(out + part[:, None] * E + element[None, :], result, mask=some[:, None] & (element < E)[None, :])
+
+
+@triton.jit
+def merge(
+    parts,
+    part_lse,
+    out,
+    N,
+    HKV: tl.constexpr,
+    GROUP: tl.constexpr,
+    E: tl.constexpr,
+    EP: tl.constexpr,
+    SPLITS: tl.constexpr,
+    SP: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    pair = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    real = row < N * GROUP
+    element = tl.arange(0, EP)
+    split = tl.arange(0, SP)
+    base = pair * SPLITS * (N * GROUP) + row
+    exists = real[:, None] & (split < SPLITS)[None, :]
+    lse = tl.load(part_lse + base[:, None] + split[None, :] * (N * GROUP), mask=exists, other=float("-inf"))
+    peak = tl.max(lse, axis=1)
+    peak = tl.where(peak == float("-inf"), 0.0, peak)
+    total = tl.sum(tl.exp2(lse - peak[:, None]), axis=1)
+    acc = tl.zeros([BLOCK, EP], tl.float32)
+    for index in tl.range(0, SPLITS, num_stages=3):
+        at = base + index * (N * GROUP)
+        weight = tl.exp2(tl.load(part_lse + at, mask=real, other=float("-inf")) - peak)
+        some = (weight > 0)[:, None] & (element < E)[None, :]
+        acc += weight[:, None] * tl.load(parts + at[:, None] * E + element[None, :], mask=some, other=0.0)
+    request, head = pair // HKV, pair % HKV
+    where = ((request * N + row // GROUP) * (HKV * GROUP) + head * GROUP + row % GROUP)[:, None] * E + element[None, :]
+    result = acc / tl.where(total > 0, total, 1.0)[:, None]
+    tl.store(out + where, result.to(out.dtype.element_ty), mask=real[:, None] & (element < E)[None, :])
+
+
+@dataclass(frozen=True)
+class Config:
+    """Tile sizes, warps and pipeline stages of `attend`, and how many of its programs a multiprocessor holds."""
+
+    block_m: int
+    block_n: int
+    warps: int
+    stages: int
+    resident: int
+
+
+def config_of(target: Target, rows: int, size: int, itemsize: int) -> Config:
+    """The tuned configuration: first by head size (padded to a power of two), then by the rows that share a KV head."""
+    if itemsize == 4:
+        return Config(16, 32, 8, 1, 2)
+    table = tuning(target.arch)["attention"][str(max(64, triton.next_power_of_2(size)))]
+    limit = next((limit for limit in sorted(map(int, table)) if rows <= limit), max(map(int, table)))
+    return Config(**table[str(limit)])
+
+
+def splits_of(programs: int, places: int, tiles: int) -> int:
+    """Cuts of each line of tiles: what leaves the fewest places idle, against the cost of merging."""
+
+    def time(splits: int) -> float:
+        waves = -(-programs * splits // places)
+        return waves / splits * (1.05 if splits > 1 else 1.0) + 0.0005 * splits
+
+    return min(range(1, max(1, min(MAX_SPLITS, tiles // 2)) + 1), key=time)
+
+
+def tree_attention(
+    query: torch.Tensor,
+    tree_keys: torch.Tensor,
+    tree_values: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    table: torch.Tensor,
+    prefix_lens: torch.Tensor,
+    tree: Tree,
+    page_size: int,
+    rows: torch.Tensor | None,
+    scale: float,
+    window: int | None,
+    config: Config | None = None,
+    splits: int | None = None,
+) -> torch.Tensor:
+    """As `ddtree.attention.tree_attention`; `config` and `splits` override the tuning table."""
+    batch, nodes, heads, size = query.shape
+    kv_heads = tree_keys.shape[2]
+    for name, tensor in (("query", query), ("tree_keys", tree_keys), ("tree_values", tree_values)):
+        require(tensor.stride(3) == 1, f"{name} has stride {tensor.stride(3)} along the head, allowed is 1")
+    for name, tensor in (("key_pool", key_pool), ("value_pool", value_pool), ("table", table)):
+        require(tensor.stride(-1) == 1, f"{name} has stride {tensor.stride(-1)} along its last axis, allowed is 1")
+    require(size <= 256, f"the head size is {size}, allowed on CUDA is 1 to 256")
+    target, packed = target_of(query.device), nodes * (heads // kv_heads)
+    config = config or config_of(target, packed, size, query.element_size())
+    blocks = triton.cdiv(packed, config.block_m)
+    if splits is None:
+        tiles = triton.cdiv(table.shape[-1] * page_size, config.block_n)
+        splits = splits_of(blocks * batch * kv_heads, target.processors * config.resident, tiles)
+    out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+    pairs, padded = batch * kv_heads, max(16, triton.next_power_of_2(size))
+    parts, lse = out, prefix_lens
+    if splits > 1:
+        parts = torch.empty(pairs, splits, packed, size, device=query.device)
+        lse = torch.empty(pairs, splits, packed, device=query.device)
+    shape = {"HKV": kv_heads, "GROUP": heads // kv_heads, "E": size, "EP": padded, "SPLITS": splits}
+    attend[(blocks, pairs, splits)](
+        query,
+        tree_keys,
+        tree_values,
+        key_pool,
+        value_pool,
+        table,
+        prefix_lens if rows is None else rows,
+        prefix_lens,
+        tree.ancestors.view(torch.int32),
+        tree.depths,
+        parts,
+        lse,
+        *query.stride()[:3],
+        *tree_keys.stride()[:3],
+        *tree_values.stride()[:3],
+        *key_pool.stride()[:2],
+        *value_pool.stride()[:2],
+        table.stride(0),
+        nodes,
+        scale * LOG2E,
+        window or 0,
+        **shape,
+        W32=2 * tree.ancestors.shape[2],
+        PAGE=page_size,
+        ROWS=rows is not None,
+        WINDOW=window is not None,
+        PRECISION="ieee" if query.dtype == torch.float32 else "tf32",
+        STAGES=config.stages,
+        BLOCK_M=config.block_m,
+        BLOCK_N=config.block_n,
+        TAIL=TAIL,
+        num_warps=config.warps,
+        num_stages=config.stages,
+    )
+    if splits > 1:
+        block = 4
+        grid = (pairs, triton.cdiv(packed, block))
+        merge[grid](parts, lse, out, nodes, **shape, SP=triton.next_power_of_2(splits), BLOCK=block, num_warps=4)
+    return out

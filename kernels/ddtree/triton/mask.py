@@ -1,0 +1,54 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
+"""Dense masks from the ancestor words, one program per node."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def bits_of(ancestors, row, columns, N, WORDS: tl.constexpr):
+    word = tl.load(ancestors + row * WORDS + columns // 64, mask=columns < N, other=0)
+    return (word >> (columns % 64).to(tl.int64)) & 1
+
+
+@triton.jit
+def dense(ancestors, out, N, WORDS: tl.constexpr, NP: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * N + tl.program_id(1)
+    columns = tl.arange(0, NP)
+    bits = bits_of(ancestors, row, columns, N, WORDS)
+    tl.store(out + row * N + columns, bits.to(tl.int8), mask=columns < N)
+
+
+@triton.jit
+def ragged(ancestors, prefix_lens, out, N, FILL: tl.constexpr, WORDS: tl.constexpr, NP: tl.constexpr, BP: tl.constexpr):
+    request, node = tl.program_id(0), tl.program_id(1)
+    others = tl.arange(0, BP)
+    before = tl.load(prefix_lens + others, mask=others < request, other=0).to(tl.int64)
+    start = N * (tl.sum(before, axis=0) + request.to(tl.int64) * N)
+    prefix = tl.load(prefix_lens + request).to(tl.int64)
+    line = out + start + node * (prefix + N)
+    if FILL:
+        for column in range(0, prefix, 1024):
+            columns = column + tl.arange(0, 1024)
+            tl.store(line + columns, tl.full([1024], 1, tl.uint8), mask=columns < prefix)
+    columns = tl.arange(0, NP)
+    bits = bits_of(ancestors, request.to(tl.int64) * N + node, columns, N, WORDS)
+    tl.store(line + prefix + columns, bits.to(tl.uint8), mask=columns < N)
+
+
+def ancestor_mask(ancestors: torch.Tensor) -> torch.Tensor:
+    """bool [B,N,N] from int64 words [B,N,W]."""
+    batch, nodes, words = ancestors.shape
+    out = torch.empty(batch, nodes, nodes, dtype=torch.bool, device=ancestors.device)
+    dense[(batch, nodes)](
+        ancestors, out.view(torch.int8), nodes, WORDS=words, NP=triton.next_power_of_2(nodes), num_warps=1
+    )
+    return out
+
+
+def sglang_mask(ancestors: torch.Tensor, prefix_lens: torch.Tensor, out: torch.Tensor, fill_prefix: bool) -> None:
+    """Write each request's [N, prefix + N] block into `out`."""
+    batch, nodes, words = ancestors.shape
+    sizes = {"NP": triton.next_power_of_2(nodes), "BP": triton.next_power_of_2(batch)}
+    ragged[(batch, nodes)](ancestors, prefix_lens, out, nodes, FILL=fill_prefix, WORDS=words, **sizes, num_warps=4)

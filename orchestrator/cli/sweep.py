@@ -1,0 +1,144 @@
+"""`orchestrate sweep` and `orchestrate plan`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.options import RUNS, Json, Overrides, Profile, Runs, SweepFile
+
+if TYPE_CHECKING:
+    from orchestrator.models import ResolvedModel
+    from orchestrator.plan import Plan
+    from orchestrator.spec import SweepSpec
+    from orchestrator.store import RunStore
+
+
+def sweep(
+    file: SweepFile,
+    profile: Profile = "auto",
+    overrides: Overrides = None,
+    runs: Runs = RUNS,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with this sweep's run.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again beside an earlier run.")] = False,
+    address: Annotated[str | None, typer.Option(envvar="RAY_ADDRESS", help="A running Ray cluster.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure every arm of FILE, decide, and write a report."""
+    from rich.console import Console
+
+    from orchestrator import models
+    from orchestrator.cli.tables import summary_table
+    from orchestrator.cluster import choose_profile, connect
+    from orchestrator.spec import load_spec
+    from orchestrator.sweep import run
+    from orchestrator.verdict import exit_code
+
+    console = Console(stderr=as_json)
+    spec = load_spec(file, overrides)
+    with connect(address) as cluster:
+        choice = choose_profile(spec, profile, cluster.offers())
+        console.print(choice.line, highlight=False)
+        plan = _plan(spec, choice.profile, models.resolve)
+        decision, report = run(plan, _open_run(file, plan, runs, resume, fresh), choice, console)
+    console.print(f"\n[bold]{decision.sentence}[/bold]", highlight=False)
+    console.print(summary_table(decision))
+    console.print(f"report: {report}", highlight=False, soft_wrap=True)
+    if as_json:
+        typer.echo(decision.model_dump_json(indent=2))
+    raise typer.Exit(exit_code(decision))
+
+
+def plan(
+    file: SweepFile,
+    profile: Profile = "auto",
+    overrides: Overrides = None,
+    tok_s: Annotated[float, typer.Option(min=0.1, help="Assumed tokens/s of one request, for the estimate.")] = 40.0,
+    as_json: Json = False,
+) -> None:
+    """Show what a sweep of FILE would run, without starting anything."""
+    from rich.console import Console
+
+    from orchestrator.cli.tables import plan_table
+    from orchestrator.cluster import choose_profile, this_machine
+    from orchestrator.spec import load_spec
+
+    spec = load_spec(file, overrides)
+    if profile == "auto":
+        choice = choose_profile(spec, profile, this_machine())
+        profile, line = choice.profile, choice.line
+    else:
+        line = f"profile {profile}: as asked for"
+    planned = _plan(spec, profile, _resolve_or_note)
+    summary = _summary(planned, tok_s)
+    if as_json:
+        typer.echo(json.dumps(summary, indent=2))
+        return
+    console = Console()
+    console.print(line, highlight=False)
+    console.print(plan_table(planned))
+    console.print(
+        f"{summary['trials']} trials of {summary['requests_per_arm']} requests an arm in {summary['blocks']} blocks; "
+        f"at most {summary['slot_hours']:.2f} slot-hours at {tok_s:g} tok/s a request (an assumption: --tok-s)",
+        highlight=False,
+    )
+
+
+def _plan(spec: SweepSpec, profile: str, resolve: Callable[[str], ResolvedModel]) -> Plan:
+    from orchestrator.deployments import make_deployments
+    from orchestrator.errors import InputError
+    from orchestrator.plan import make_plan
+    from orchestrator.prompts import load_prompts
+
+    if profile not in spec.profiles:
+        raise InputError(f"no profile {profile!r}; the file has {', '.join(spec.profiles)}")
+    prompts = load_prompts(spec.workload.prompts)
+    return make_plan(spec, profile, make_deployments(spec, profile, resolve), prompts)
+
+
+def _resolve_or_note(ref: str) -> ResolvedModel:
+    """The model, or a stand-in that says it is not here: a plan can be looked at before anything is fetched."""
+    from orchestrator import models
+    from orchestrator.errors import ModelMissingError
+
+    try:
+        return models.resolve(ref)
+    except ModelMissingError:
+        return models.ResolvedModel(name=ref, path=Path("not-fetched"), digest="not-fetched")
+
+
+def _open_run(file: Path, plan: Plan, runs: Path, resume: bool, fresh: bool) -> RunStore:
+    from orchestrator.errors import InputError
+    from orchestrator.store import RunStore
+
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", file.stem) + f"-{plan.digest[:12]}"
+    store = RunStore(runs / name)
+    if not store.entries():
+        return store
+    if fresh:
+        numbers = itertools.count(2)
+        return next(s for n in numbers if not (s := RunStore(runs / f"{name}-{n}")).folder.exists())
+    if not resume:
+        raise InputError(f"{store.folder}: this sweep has a run; --resume goes on with it, --fresh measures again")
+    return store
+
+
+def _summary(plan: Plan, tok_s: float) -> dict[str, float | int | str | list[str]]:
+    tokens = sum(len(t.prompts) * t.workload.max_tokens / t.concurrency for t in plan.trials)
+    return {
+        "profile": plan.profile,
+        "arms": [arm.name for arm in plan.arms],
+        "prompt_set": f"{plan.prompt_set.name}@{plan.prompt_set.version[:12]}",
+        "blocks": plan.spec.blocks.count,
+        "concurrency": ", ".join(map(str, plan.spec.workload.concurrency)),
+        "requests_per_arm": sum(len(t.prompts) for t in plan.trials) // len(plan.arms),
+        "trials": len(plan.trials),
+        "slot_hours": tokens / tok_s / 3600,
+        "digest": plan.digest,
+    }

@@ -1,0 +1,212 @@
+"""The equivalence gate: greedy text of every speculative arm against plain decoding on the same engine.
+
+Three steps, because the middle one needs a server: `compare_texts` finds where texts part, the caller asks the engine
+for the logit gap after each candidate's prefix, `judge` decides. Texts may part only where the target itself was
+undecided: the two tokens are its two best and their gap is at most epsilon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+from engines.base import Arm, Gap, Method
+from orchestrator.records import Divergence, GateResult
+
+STOPPED = -1
+"""Stands for the token where a text ended by itself: the model chose a stop token, which the text does not hold."""
+
+CUT = -2
+"""Stands for the token where a text ended for any other reason. Never a near-tie."""
+
+_MANTISSA_BITS = {"float16": 10, "bfloat16": 7}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Where an arm's text first departs from plain decoding's, and the prefix (prompt and common text) before it."""
+
+    arm: str
+    prompt_id: str
+    concurrency: int
+    position: int
+    expected: int
+    actual: int
+    prefix: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One arm's texts next to its reference's. A text is one prompt at one concurrency.
+
+    `unreadable` texts have no token ids, or another tokenisation of the prompt in the two arms.
+    """
+
+    arm: str
+    reference: str | None
+    texts: int
+    unreadable: int
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True)
+class _Text:
+    arm: str
+    prompt_id: str
+    concurrency: int
+    prompt: tuple[int, ...]
+    tokens: tuple[int, ...]
+    stopped: bool
+
+    def token(self, position: int) -> int:
+        if position < len(self.tokens):
+            return self.tokens[position]
+        return STOPPED if self.stopped else CUT
+
+
+def compare_texts(requests: pd.DataFrame, arms: Sequence[Arm], baseline: str) -> list[Agreement]:
+    """One agreement for each speculative arm, from the valid trials' greedy requests (RunStore.requests)."""
+    texts = _texts(requests)
+    return [_agreement(texts, arm.name, _reference(arm, arms, baseline)) for arm in arms if arm.speculative]
+
+
+def self_divergences(requests: pd.DataFrame, arm: str) -> list[Candidate]:
+    """Where an arm parts from itself at other concurrencies than its lowest: what calibrates epsilon."""
+    own = [text for text in _texts(requests) if text.arm == arm]
+    lowest = min((text.concurrency for text in own), default=0)
+    reference = {text.prompt_id: text for text in own if text.concurrency == lowest}
+    pairs = [(reference[text.prompt_id], text) for text in own if text.prompt_id in reference]
+    return [_candidate(*pair) for pair in pairs if _comparable(*pair) and pair[0].tokens != pair[1].tokens]
+
+
+def near_tie_gap(setting: float | Literal["auto"], dtype: str, calibration: Mapping[Candidate, Gap]) -> float:
+    """Epsilon: the largest logit gap that counts as a tie. 0 allows no divergence at all.
+
+    `auto` is 0 in float32. In a 16-bit type it is the largest gap at which plain decoding was seen to choose the
+    other of its two best at another batch size (`calibration`), held between a floor and a ceiling. Logits of 16 to
+    32, where greedy choices are made, are spaced by 2^(4 - mantissa bits): 1/8 in bfloat16, 1/64 in float16. The
+    floor is two spacings: either logit may round to a neighbour, and a sweep at one concurrency calibrates nothing.
+    The ceiling is eight: an engine that contradicts itself by more (a factor e in probability, in bfloat16) does not
+    round, it is broken.
+    """
+    if setting != "auto":
+        return setting
+    if dtype == "float32":
+        return 0.0
+    spacing = 2.0 ** (4 - _MANTISSA_BITS[dtype])
+    seen = [gap.gap for candidate, gap in calibration.items() if _among_best(candidate, gap)]
+    return min(8 * spacing, max([2 * spacing, *seen]))
+
+
+def judge(
+    agreements: Sequence[Agreement], gaps: Mapping[Candidate, Gap], epsilon: float
+) -> tuple[list[GateResult], list[Divergence]]:
+    """Gate results in the order of `agreements`, and every divergence. `gaps` holds the gap of every candidate."""
+    results, divergences = [], []
+    for agreement in agreements:
+        own = [_divergence(candidate, gaps[candidate], epsilon) for candidate in agreement.candidates]
+        results.append(_result(agreement, own, epsilon))
+        divergences += own
+    return results, divergences
+
+
+def _reference(arm: Arm, arms: Sequence[Arm], baseline: str) -> str | None:
+    """Plain decoding on the arm's engine; the sweep's baseline where there are several."""
+    plain = [a.name for a in arms if a.method is Method.AUTOREGRESSIVE and a.engine == arm.engine]
+    return baseline if baseline in plain else next(iter(plain), None)
+
+
+def _texts(requests: pd.DataFrame) -> list[_Text]:
+    if requests.empty:
+        return []
+    answered = requests[(requests["error"] == "") & requests["last"].notna()]
+    columns = ["arm", "prompt_id", "concurrency", "prompt_token_ids", "token_ids", "finish_reason"]
+    return [
+        _Text(arm, prompt_id, int(at), tuple(map(int, prompt)), tuple(map(int, tokens)), reason == "stop")
+        for arm, prompt_id, at, prompt, tokens, reason in answered[columns].itertuples(index=False)
+    ]
+
+
+def _agreement(texts: Sequence[_Text], arm: str, reference: str | None) -> Agreement:
+    expected = {(text.prompt_id, text.concurrency): text for text in texts if text.arm == reference}
+    keyed = [((text.prompt_id, text.concurrency), text) for text in texts if text.arm == arm]
+    pairs = [(expected[key], text) for key, text in keyed if key in expected]
+    readable = [pair for pair in pairs if _comparable(*pair)]
+    different = tuple(_candidate(*pair) for pair in readable if pair[0].tokens != pair[1].tokens)
+    return Agreement(arm, reference, len(pairs), len(pairs) - len(readable), different)
+
+
+def _comparable(expected: _Text, actual: _Text) -> bool:
+    """Whether both have token ids, of the same prompt."""
+    return bool(expected.tokens and actual.tokens and expected.prompt) and expected.prompt == actual.prompt
+
+
+def _candidate(expected: _Text, actual: _Text) -> Candidate:
+    shorter = min(len(expected.tokens), len(actual.tokens))
+    parted = (i for i in range(shorter) if expected.tokens[i] != actual.tokens[i])
+    position = next(parted, shorter)
+    return Candidate(
+        arm=actual.arm,
+        prompt_id=actual.prompt_id,
+        concurrency=actual.concurrency,
+        position=position,
+        expected=expected.token(position),
+        actual=actual.token(position),
+        prefix=expected.prompt + expected.tokens[:position],
+    )
+
+
+def _among_best(candidate: Candidate, gap: Gap) -> bool:
+    """Whether the two texts went on with the target's two best tokens. A stop token may be either of them."""
+    pair = {candidate.expected, candidate.actual}
+    return CUT not in pair and pair - {STOPPED} <= {gap.first, gap.second}
+
+
+def _divergence(candidate: Candidate, gap: Gap, epsilon: float) -> Divergence:
+    return Divergence(
+        arm=candidate.arm,
+        prompt_id=candidate.prompt_id,
+        concurrency=candidate.concurrency,
+        position=candidate.position,
+        expected_token=candidate.expected,
+        actual_token=candidate.actual,
+        gap=gap.gap,
+        near_tie=epsilon > 0 and gap.gap <= epsilon and _among_best(candidate, gap),
+    )
+
+
+def _result(agreement: Agreement, divergences: Sequence[Divergence], epsilon: float) -> GateResult:
+    near_ties = sum(divergence.near_tie for divergence in divergences)
+    violations = len(divergences) - near_ties
+    reason = _failure(agreement, divergences)
+    return GateResult(
+        arm=agreement.arm,
+        prompts=agreement.texts,
+        exact=agreement.texts - agreement.unreadable - len(divergences),
+        near_ties=near_ties,
+        violations=violations,
+        near_tie_gap=epsilon,
+        passed=not reason,
+        reason=reason,
+    )
+
+
+def _failure(agreement: Agreement, divergences: Sequence[Divergence]) -> str:
+    """Why the gate fails; empty when it passes. It never passes for want of evidence."""
+    if agreement.reference is None:
+        return "no autoregressive arm on the same engine to compare with"
+    if agreement.texts == 0:
+        return f"no prompt answered by both it and {agreement.reference}"
+    if agreement.unreadable:
+        return f"{agreement.unreadable} of {agreement.texts} texts came without token ids or from another prompt"
+    first = next((divergence for divergence in divergences if not divergence.near_tie), None)
+    if first is None:
+        return ""
+    count = sum(not divergence.near_tie for divergence in divergences)
+    return (
+        f"{count} of {agreement.texts} texts differ from {agreement.reference}'s beyond a near-tie, first "
+        f"{first.prompt_id} at token {first.position} (logit gap {first.gap:.3g})"
+    )

@@ -1,0 +1,144 @@
+"""The equivalence gate's part that acts: logit gaps from a running engine, and the trial that calibrates near-ties."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+from rich.text import Text
+
+from engines.base import Arm, Gap
+from orchestrator.cluster import Choice
+from orchestrator.deployments import CALIBRATION_CONCURRENCY
+from orchestrator.equivalence import Agreement, Candidate, compare_texts, judge, near_tie_gap, self_divergences
+from orchestrator.plan import Plan, Trial
+from orchestrator.pool import SlotHandle, open_slots
+from orchestrator.records import Divergence, GateResult, TrialState
+from orchestrator.store import RunStore
+from orchestrator.validity import Limits
+
+_ANY_LOAD = Limits(other_cpu=float("inf"), client_lag_s=float("inf"))
+"""Texts do not depend on how fast they come."""
+
+
+def run_gate(
+    plan: Plan, store: RunStore, choice: Choice, console: Console
+) -> tuple[list[GateResult], list[Divergence]]:
+    """Judge every speculative arm by the greedy texts in the store and write equivalence.parquet. Inside `connect`.
+
+    Nothing to judge when the gate is off or the workload samples. An engine is started only where texts differ.
+    EngineError when it cannot be asked.
+    """
+    if not plan.spec.equivalence.enabled or plan.spec.workload.temperature > 0:
+        return [], []
+    requests = store.requests()
+    agreements = compare_texts(requests, plan.arms, plan.spec.selection.baseline)
+    evidence = _Evidence({}, {})
+    if any(agreement.candidates for agreement in agreements):
+        evidence = asyncio.run(_Gate(plan, requests, agreements, console).evidence(choice))
+    results: list[GateResult] = []
+    divergences: list[Divergence] = []
+    for agreement in agreements:
+        epsilon = evidence.epsilon.get(arm_named(plan, agreement.arm).engine, 0.0)
+        judged, parted = judge([agreement], evidence.gaps, epsilon)
+        results += judged
+        divergences += parted
+    _write(store.folder / "equivalence.parquet", divergences)
+    for result in results:
+        console.print(Text(_line(result)), soft_wrap=True)
+    return results, divergences
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """The gap after every candidate's prefix, and each engine's largest near-tie."""
+
+    gaps: Mapping[Candidate, Gap]
+    epsilon: Mapping[str, float]
+
+
+class _Gate:
+    def __init__(self, plan: Plan, requests: pd.DataFrame, agreements: Sequence[Agreement], console: Console) -> None:
+        self._plan = plan
+        self._requests = requests
+        self._agreements = agreements
+        self._console = console
+
+    async def evidence(self, choice: Choice) -> _Evidence:
+        """Ask each engine about the candidates found on it."""
+        found: dict[str, list[Candidate]] = {}
+        for agreement in self._agreements:
+            if agreement.reference and agreement.candidates:
+                found.setdefault(agreement.reference, []).extend(agreement.candidates)
+        gaps: dict[Candidate, Gap] = {}
+        epsilon = {}
+        async with open_slots(choice, 1, _ANY_LOAD, self._say) as slots:
+            for name, candidates in found.items():
+                reference = arm_named(self._plan, name)
+                gaps |= await self._gaps(slots[0], reference, candidates)
+                epsilon[reference.engine] = await self._epsilon(slots[0], reference)
+        return _Evidence(gaps, epsilon)
+
+    async def _gaps(self, slot: SlotHandle, arm: Arm, candidates: Sequence[Candidate]) -> dict[Candidate, Gap]:
+        prefixes = [candidate.prefix for candidate in candidates]
+        gaps = await slot.gaps(arm, self._plan.deployments[arm.engine], prefixes)
+        return dict(zip(candidates, gaps, strict=True))
+
+    async def _epsilon(self, slot: SlotHandle, arm: Arm) -> float:
+        """The largest near-tie; calibrated where the setting is `auto` and the type rounds."""
+        setting, dtype = self._plan.spec.equivalence.near_tie, self._plan.deployments[arm.engine].dtype
+        if setting != "auto" or dtype == "float32":
+            return near_tie_gap(setting, dtype, {})
+        candidates = self_divergences(await self._twice(slot, arm), arm.name)
+        return near_tie_gap(setting, dtype, await self._gaps(slot, arm, candidates))
+
+    async def _twice(self, slot: SlotHandle, arm: Arm) -> pd.DataFrame:
+        """Requests that hold the arm at two concurrencies: the sweep's own, or with one block measured once more."""
+        trial = calibration_trial(self._plan, arm)
+        if trial is None:
+            return self._requests
+        self._say(f"calibrating near-ties: {arm.name} on block {trial.block}, {trial.concurrency} at once")
+        measurement = await slot.run(trial)
+        if measurement.record.state is not TrialState.VALID:
+            self._say(f"not calibrated, so that only the smallest gaps are near-ties: {measurement.record.reason}")
+            return self._requests
+        again = measurement.requests.assign(
+            trial=trial.digest, arm=arm.name, concurrency=trial.concurrency, block=trial.block
+        )
+        return pd.concat([self._requests, again], ignore_index=True)
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+
+def calibration_trial(plan: Plan, arm: Arm) -> Trial | None:
+    """The arm's first trial at another concurrency than the sweep's only one. None where the sweep has several, or
+    where a block of one prompt allows no other."""
+    first = next(trial for trial in plan.trials if trial.arm == arm)
+    measured = plan.spec.workload.concurrency
+    others = [n for n in (CALIBRATION_CONCURRENCY, 1, 2) if n not in measured and n <= len(first.prompts)]
+    if len(measured) > 1 or not others:
+        return None
+    return replace(first, concurrency=others[0], digest=f"calibration-{first.digest}")
+
+
+def arm_named(plan: Plan, name: str) -> Arm:
+    return next(arm for arm in plan.arms if arm.name == name)
+
+
+def _line(result: GateResult) -> str:
+    if result.passed:
+        ties = f", {result.near_ties} part at a near-tie" if result.near_ties else ""
+        return f"gate {result.arm}: passed, {result.exact} of {result.prompts} texts are plain decoding's{ties}"
+    return f"gate {result.arm}: FAILED, {result.reason}"
+
+
+def _write(path: Path, divergences: Sequence[Divergence]) -> None:
+    frame = pd.DataFrame([item.model_dump() for item in divergences], columns=list(Divergence.model_fields))
+    partial = path.with_name(f".{path.name}.partial")
+    frame.to_parquet(partial, index=False)
+    partial.replace(path)

@@ -1,0 +1,165 @@
+"""One trial on a running engine: configure, identify, warm up, measure, and say whether it counts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from engines.base import Endpoint, Engine, Identity, SpecCounters, StageTimes, check_identity
+from orchestrator.load import LoadClient, LoadResult
+from orchestrator.metrics import steady_window
+from orchestrator.plan import Trial
+from orchestrator.process import EngineProcess
+from orchestrator.records import TrialRecord, TrialState, request_frame
+from orchestrator.store import now
+from orchestrator.telemetry import Sampler
+from orchestrator.validity import Limits, check
+from orchestrator.warmup import Warmup, warm_up
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_DEATH_S = 0.5
+"""How long a failure waits for the news that the engine died."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A trial's record and its files, as the store takes them."""
+
+    record: TrialRecord
+    requests: pd.DataFrame
+    telemetry: pd.DataFrame
+    counters: SpecCounters
+    stages: StageTimes | None
+    engine_log: bytes = b""
+
+    def with_log(self, log: bytes) -> Measurement:
+        return replace(self, engine_log=log)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What the load left behind. Counters are the server's over the load alone."""
+
+    result: LoadResult
+    sampler: Sampler
+    zero: float
+    seconds: float
+    counters: SpecCounters
+    stages: StageTimes | None
+    reason: str
+
+
+def failed(trial: Trial, slot: str, reason: str, started_at: str) -> Measurement:
+    """A trial that never came to a measurement."""
+    import pandas as pd
+
+    record = TrialRecord(
+        digest=trial.digest,
+        arm=trial.arm.name,
+        concurrency=trial.concurrency,
+        block=trial.block,
+        state=TrialState.FAILED,
+        reason=reason,
+        slot=slot,
+        identity={},
+        counters={},
+        stages=None,
+        warmup_requests=0,
+        warmup_flat=False,
+        started_at=started_at,
+        duration=0.0,
+        window=(0.0, 0.0),
+    )
+    return Measurement(record, request_frame([]), pd.DataFrame(), SpecCounters(), None)
+
+
+async def measure(
+    process: EngineProcess,
+    trial: Trial,
+    slot: str,
+    limits: Limits,
+    gpu_uuids: Sequence[str] = (),
+    stage: Callable[[str], None] = lambda _: None,
+) -> Measurement:
+    """Measure a trial. EngineError when the engine cannot be brought to the arm; a load that fails is an invalid
+    measurement. `stage` hears what is going on."""
+    engine, endpoint, started_at = process.engine, process.endpoint, now()
+    await engine.configure(endpoint, trial.arm)
+    identity = await engine.identify(endpoint)
+    check_identity(identity, trial.arm, trial.deployment)
+    async with LoadClient(engine, endpoint, trial.workload) as client:
+        stage("warming up")
+        warmup = await warm_up(client, trial.prompts, trial.concurrency, trial.warmup)
+        await engine.flush(endpoint)
+        stage("measuring")
+        run = await _load(process, client, trial, gpu_uuids)
+    reason = run.reason or check(run.result.answers, trial.concurrency, run.counters, run.sampler.load(), limits)
+    requests = request_frame([answer.row(run.zero) for answer in run.result.answers])
+    window = (0.0, run.seconds) if run.reason else steady_window(requests, trial.concurrency)
+    return Measurement(
+        record=_record(trial, slot, identity, warmup, run, window, reason, started_at),
+        requests=requests,
+        telemetry=run.sampler.frame(),
+        counters=run.counters,
+        stages=run.stages,
+    )
+
+
+async def _load(process: EngineProcess, client: LoadClient, trial: Trial, gpu_uuids: Sequence[str]) -> _Run:
+    engine, endpoint = process.engine, process.endpoint
+    counters, stages = await engine.counters(endpoint), await engine.stages(endpoint)
+    zero = time.perf_counter()
+    with Sampler(process.pid, zero, gpu_uuids) as sampler:
+        result = await client.run(trial.prompts, trial.concurrency, trial.workload.max_tokens)
+        seconds = time.perf_counter() - zero
+    if result.failure:
+        reason = await cause(process, result.failure)
+        return _Run(result, sampler, zero, seconds, SpecCounters(), None, reason)
+    counters = await engine.counters(endpoint) - counters
+    return _Run(result, sampler, zero, seconds, counters, await _stages_since(engine, endpoint, stages), "")
+
+
+async def _stages_since(engine: Engine, endpoint: Endpoint, before: StageTimes | None) -> StageTimes | None:
+    after = await engine.stages(endpoint)
+    return after - before if after is not None and before is not None else None
+
+
+async def cause(process: EngineProcess, failure: str) -> str:
+    """The engine's death where that is what made something fail, else the failure itself."""
+    if not await process.ended(_DEATH_S):
+        return failure
+    death = process.obituary()
+    return death if death in failure else f"{death} (during {failure})"
+
+
+def _record(
+    trial: Trial,
+    slot: str,
+    identity: Identity,
+    warmup: Warmup,
+    run: _Run,
+    window: tuple[float, float],
+    reason: str,
+    started_at: str,
+) -> TrialRecord:
+    return TrialRecord(
+        digest=trial.digest,
+        arm=trial.arm.name,
+        concurrency=trial.concurrency,
+        block=trial.block,
+        state=TrialState.INVALID if reason else TrialState.VALID,
+        reason=reason,
+        slot=slot,
+        identity=asdict(identity),
+        counters=asdict(run.counters),
+        stages=asdict(run.stages) if run.stages else None,
+        warmup_requests=warmup.requests,
+        warmup_flat=warmup.flat,
+        started_at=started_at,
+        duration=run.seconds,
+        window=window,
+    )

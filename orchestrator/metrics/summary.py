@@ -1,0 +1,179 @@
+"""One arm at one workload point, over all its valid trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from engines.base import Arm, StageTimes
+from orchestrator.metrics.requests import measure, within_slo
+from orchestrator.metrics.window import steady_window, tokens_within
+from orchestrator.records import ArmSummary, Interval, TrialRecord, TrialState
+from orchestrator.spec import SloSpec
+from orchestrator.statistics import Bootstrap, mean_interval, ratio_interval
+
+STAGES = ("draft", "build", "verify", "commit", "host")
+"""The stages of a decode step, in their order. Prefill is no part of one."""
+
+_MIN_REQUESTS = 2
+"""Below two requests with a TPOT there is nothing to give an interval from, and no summary."""
+
+
+def summarise(
+    requests: pd.DataFrame, trials: Sequence[TrialRecord], arms: Sequence[Arm], slo: SloSpec, bootstrap: Bootstrap
+) -> list[ArmSummary]:
+    """Rows in the order of `arms`, then concurrency. An arm with under two measurable requests there has no row.
+
+    `requests` are the valid trials' (RunStore.requests), `trials` their records. Intervals cover the draw of prompts.
+    """
+    if requests.empty:
+        return []
+    measured = measure(requests)
+    summaries = []
+    for arm in arms:
+        own = measured[measured["arm"] == arm.name]
+        for concurrency, point in own.groupby("concurrency", sort=True):
+            if point["tpot"].notna().sum() < _MIN_REQUESTS:
+                continue
+            records = [t for t in trials if (t.arm, t.concurrency) == (arm.name, concurrency)]
+            summaries.append(_summary(arm, int(str(concurrency)), point, _stages(records), slo, bootstrap))
+    return summaries
+
+
+def by_task(requests: pd.DataFrame) -> pd.DataFrame:
+    """Columns arm, concurrency, task, requests, tokens, tpot_ms (pooled), acceptance_length; for the report."""
+    columns = ["arm", "concurrency", "task"]
+    if requests.empty:
+        return pd.DataFrame(columns=[*columns, "requests", "tokens", "tpot_ms", "acceptance_length"])
+    measured = measure(requests)
+    groups = measured[measured["ok"]].groupby(columns, sort=True)
+    sums = groups[["output_tokens", "decode", "decode_tokens", "accepted", "verify_steps"]].sum()
+    return pd.DataFrame(
+        {
+            "requests": groups.size(),
+            "tokens": sums["output_tokens"],
+            "tpot_ms": 1e3 * sums["decode"] / sums["decode_tokens"],
+            "acceptance_length": 1 + sums["accepted"] / sums["verify_steps"],
+        }
+    ).reset_index()
+
+
+def _summary(
+    arm: Arm, concurrency: int, point: pd.DataFrame, stages: StageTimes | None, slo: SloSpec, bootstrap: Bootstrap
+) -> ArmSummary:
+    done = point[point["ok"]]
+    timed = point[point["tpot"].notna()]
+    stream = bootstrap.stream("summary", arm.name, str(concurrency))
+    steps, accepted, drafted = (int(done[name].sum()) for name in ("verify_steps", "accepted", "drafted"))
+    step_ms = _step_ms(stages)
+    acceptance = _acceptance_length(done, bootstrap, stream)
+    return ArmSummary(
+        arm=arm.name,
+        engine=arm.engine,
+        method=arm.method.value,
+        budget=arm.budget,
+        concurrency=concurrency,
+        trials=point["trial"].nunique(),
+        requests=len(point),
+        errors=len(point) - len(done),
+        tokens=int(done["output_tokens"].sum()),
+        output_tok_s=_output_tok_s(point, concurrency, bootstrap, stream),
+        tpot_ms=mean_interval(1e3 * timed["tpot"].to_numpy(dtype=float), bootstrap, stream),
+        ttft_ms_p50=_percentile_ms(done["ttft"], 50),
+        ttft_ms_p90=_percentile_ms(done["ttft"], 90),
+        tpot_ms_p50=_percentile_ms(timed["tpot"], 50),
+        tpot_ms_p90=_percentile_ms(timed["tpot"], 90),
+        e2e_ms_p50=_percentile_ms(done["e2e"], 50),
+        e2e_ms_p90=_percentile_ms(done["e2e"], 90),
+        acceptance_length=acceptance,
+        acceptance_length_macro=_acceptance_length_macro(done),
+        acceptance_by_depth=_acceptance_by_depth(done["accepted_by_depth"], steps),
+        budget_efficiency=accepted / drafted if drafted else None,
+        goodput_rps=_goodput(point, concurrency, slo),
+        truncated_share=float((done["finish_reason"] == "length").mean()),
+        step_ms=step_ms,
+        identity_error=_identity_error(timed, step_ms, acceptance.estimate),
+    )
+
+
+def _acceptance_length(done: pd.DataFrame, bootstrap: Bootstrap, stream: np.random.Generator) -> Interval:
+    """Pooled: 1 + accepted / verify steps, the bonus token counted and the prefill's not. 1 for plain decoding."""
+    steps = done["verify_steps"].to_numpy(dtype=float)
+    if not steps.any():
+        return Interval(estimate=1.0, low=1.0, high=1.0)
+    extra = ratio_interval(done["accepted"].to_numpy(dtype=float), steps, bootstrap, stream)
+    return Interval(estimate=1 + extra.estimate, low=1 + extra.low, high=1 + extra.high)
+
+
+def _acceptance_length_macro(done: pd.DataFrame) -> float:
+    """Mean over requests, only to compare with papers that average so."""
+    stepped = done[done["verify_steps"] > 0]
+    return float((1 + stepped["accepted"] / stepped["verify_steps"]).mean()) if len(stepped) else 1.0
+
+
+def _acceptance_by_depth(depths: Iterable[Sequence[int]], steps: int) -> list[float]:
+    """P(a step accepts at least k draft tokens) for k = 1, 2, ... They sum to the acceptance length less 1."""
+    counts = [np.asarray(row, dtype=float) for row in depths]
+    total = np.zeros(max((len(row) for row in counts), default=0))
+    for row in counts:
+        total[: len(row)] += row
+    return [float(value) for value in total / steps] if steps else []
+
+
+def _output_tok_s(point: pd.DataFrame, concurrency: int, bootstrap: Bootstrap, stream: np.random.Generator) -> Interval:
+    """Tokens inside the steady windows over their seconds; the interval is that of tokens per second of a slot."""
+    windows = _windows(point, concurrency)
+    rate = sum(tokens_within(trial, window) for trial, window in windows) / _seconds(windows)
+    done = point[point["ok"]]
+    busy = (done["last"] - done["sent"]).to_numpy(dtype=float)
+    slot = ratio_interval(done["output_tokens"].to_numpy(dtype=float), busy, bootstrap, stream)
+    return Interval(estimate=rate, low=rate * slot.low / slot.estimate, high=rate * slot.high / slot.estimate)
+
+
+def _goodput(point: pd.DataFrame, concurrency: int, slo: SloSpec) -> float | None:
+    """Requests a second that finished inside the steady windows and met every limit. None without a limit."""
+    if slo == SloSpec():
+        return None
+    windows = _windows(point, concurrency)
+    good = sum(int((within_slo(trial, slo) & trial["last"].between(*window)).sum()) for trial, window in windows)
+    return good / _seconds(windows)
+
+
+def _windows(point: pd.DataFrame, concurrency: int) -> list[tuple[pd.DataFrame, tuple[float, float]]]:
+    """Each trial with its steady window; a trial in which nothing finished has none."""
+    trials = [trial for _, trial in point.groupby("trial") if trial["ok"].any()]
+    return [(trial, steady_window(trial, concurrency)) for trial in trials]
+
+
+def _seconds(windows: Sequence[tuple[pd.DataFrame, tuple[float, float]]]) -> float:
+    return sum(end - start for _, (start, end) in windows)
+
+
+def _percentile_ms(seconds: pd.Series[float], percent: float) -> float:
+    return float(np.percentile(1e3 * seconds.to_numpy(dtype=float), percent))
+
+
+def _stages(records: Sequence[TrialRecord]) -> StageTimes | None:
+    """Stage times of the arm's valid trials together. None unless every one of them has some."""
+    told = [record.stages for record in records if record.state is TrialState.VALID]
+    if not told or any(stages is None for stages in told):
+        return None
+    names = StageTimes.__dataclass_fields__
+    sums = {name: sum(stages[name] for stages in told if stages is not None) for name in names}
+    return StageTimes(steps=int(sums.pop("steps")), **sums)
+
+
+def _step_ms(stages: StageTimes | None) -> dict[str, float]:
+    if stages is None or stages.steps == 0:
+        return {}
+    return {name: 1e3 * float(getattr(stages, name)) / stages.steps for name in STAGES}
+
+
+def _identity_error(timed: pd.DataFrame, step_ms: dict[str, float], acceptance_length: float) -> float | None:
+    """|measured / predicted - 1| of the pooled TPOT against step time / acceptance length."""
+    if not step_ms:
+        return None
+    measured = 1e3 * float(timed["decode"].sum() / timed["decode_tokens"].sum())
+    return abs(measured * acceptance_length / sum(step_ms.values()) - 1)

@@ -1,0 +1,100 @@
+"""From a sweep file and a profile to trials in an order: pure, and the same for the same input."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from engines.base import Arm, Deployment
+from orchestrator.prompts import Prompt, PromptSet
+from orchestrator.prompts import blocks as deal
+from orchestrator.spec import SweepSpec, WarmupSpec, WorkloadSpec
+
+PROTOCOL = 1
+"""Version of the way a trial is measured. A change makes earlier trials another measurement."""
+
+PLACES = frozenset({"interpreter", "target", "drafter", "ready_timeout_s"})
+"""Fields of a deployment that say where things lie, not what they are: their digests and versions decide a trial."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One arm x one workload point x one block. `digest` identifies everything that decides it."""
+
+    arm: Arm
+    deployment: Deployment
+    concurrency: int
+    block: int
+    prompts: tuple[Prompt, ...]
+    workload: WorkloadSpec
+    warmup: WarmupSpec
+    digest: str
+
+
+@dataclass(frozen=True)
+class Unit:
+    """All arms on one block at one concurrency, in the order drawn: what a slot works through without a pause."""
+
+    block: int
+    concurrency: int
+    trials: tuple[Trial, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a sweep will do."""
+
+    profile: str
+    spec: SweepSpec
+    arms: tuple[Arm, ...]
+    deployments: Mapping[str, Deployment]
+    prompt_set: PromptSet
+    units: tuple[Unit, ...]
+    digest: str
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        return tuple(trial for unit in self.units for trial in unit.trials)
+
+
+def make_plan(spec: SweepSpec, profile: str, deployments: Mapping[str, Deployment], prompt_set: PromptSet) -> Plan:
+    """Cross arms, workload points and blocks; draw the order of arms in each block from the recorded seed."""
+    chosen = spec.profiles[profile]
+    arms = tuple(item.resolved(chosen.engine) for item in spec.expanded_arms())
+    dealt = deal(prompt_set, spec.blocks.count, spec.blocks.seed)
+    draw = random.Random(f"order/{spec.blocks.seed}")
+    units = []
+    for block, prompts in enumerate(dealt):
+        for concurrency in spec.workload.concurrency:
+            order = list(arms)
+            draw.shuffle(order)
+            trials = tuple(
+                _trial(spec, arm, deployments[arm.engine], concurrency, block, tuple(prompts)) for arm in order
+            )
+            units.append(Unit(block, concurrency, trials))
+    digest = _sha({"question": spec.question, "trials": [t.digest for u in units for t in u.trials]})
+    return Plan(profile, spec, arms, deployments, prompt_set, tuple(units), digest)
+
+
+def _trial(
+    spec: SweepSpec, arm: Arm, deployment: Deployment, concurrency: int, block: int, prompts: Sequence[Prompt]
+) -> Trial:
+    workload = spec.workload.model_dump(mode="json", exclude={"prompts", "concurrency"})
+    decides = {
+        "protocol": PROTOCOL,
+        "arm": asdict(arm),
+        "deployment": {k: v for k, v in asdict(deployment).items() if k not in PLACES},
+        "concurrency": concurrency,
+        "block": block,
+        "prompts": [(p.prompt_id, p.messages) for p in prompts],
+        "workload": workload,
+        "warmup": spec.warmup.model_dump(mode="json"),
+    }
+    return Trial(arm, deployment, concurrency, block, tuple(prompts), spec.workload, spec.warmup, _sha(decides))
+
+
+def _sha(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,145 @@
+"""An engine's server as a child process on a leash: start, wait until it takes requests, stop, read its log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engines.base import Arm, Deployment, Endpoint, Engine, EngineError
+from orchestrator import leash
+
+LOG_LIMIT = 256 * 1024
+_POLL_S = 0.05
+_TELLING = re.compile(r"\b\w*(error|exception|fatal|killed|cannot|refused)\b", re.IGNORECASE)
+
+Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+
+
+class EngineLog:
+    """What an engine prints, in a file without a name: it goes when nobody holds it, whatever kills us."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - lives as long as the engine
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self.fileno()).st_size
+
+    def read(self, start: int = 0) -> bytes:
+        """What was printed since offset `start`, at most the last 256 KiB of it."""
+        return os.pread(self.fileno(), LOG_LIMIT, max(start, self.size - LOG_LIMIT))
+
+    def telling_line(self) -> str:
+        return telling_line(self.read().decode(errors="replace"))
+
+
+@dataclass
+class EngineProcess:
+    """A started server. `key` tells whether another arm could use the same process."""
+
+    engine: Engine
+    endpoint: Endpoint
+    key: Key
+    log: EngineLog
+    _leash: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        """Process id of the outer leash: everything of the engine is below it."""
+        return self._leash.pid
+
+    def exit_code(self) -> int | None:
+        """The engine's exit code, 128 + n for signal n; None while it runs."""
+        code = self._leash.poll()
+        return code if code is None or code >= 0 else 128 - code
+
+    def obituary(self) -> str:
+        """One line on why the engine is gone; empty while it runs."""
+        code = self.exit_code()
+        if code is None:
+            return ""
+        return f"engine {self.engine.name} ended with exit code {code}{_quote(self.log)}"
+
+    async def stop(self) -> None:
+        """End the engine and all that it started, and wait until it is gone."""
+        assert self._leash.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._leash.stdin.close()
+        await asyncio.to_thread(self._leash.wait)
+
+    async def ended(self, within_s: float) -> bool:
+        """Whether the engine ends within that time."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._leash.wait, within_s)
+        return self._leash.returncode is not None
+
+
+def spawn(engine: Engine, arm: Arm, deployment: Deployment) -> EngineProcess:
+    """Start the server for an arm on a free port."""
+    port = free_port()
+    log = EngineLog()
+    held = subprocess.Popen(
+        [sys.executable, "-IS", leash.__file__, "--", *engine.command(arm, deployment, port)],
+        stdin=subprocess.PIPE,
+        stdout=log.fileno(),
+        stderr=subprocess.STDOUT,
+        env=environment(engine.env(arm, deployment), deployment),
+        start_new_session=True,
+    )
+    return EngineProcess(engine, engine.endpoint(port), key(engine, arm, deployment), log, held)
+
+
+async def until_ready(process: EngineProcess, timeout_s: float) -> None:
+    """Wait until a server takes requests. EngineError, with a line of its log, when it ends or takes too long."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while not await process.engine.healthy(process.endpoint):
+        if reason := process.obituary():
+            raise EngineError(reason)
+        if asyncio.get_running_loop().time() > deadline:
+            raise EngineError(f"engine {process.engine.name} was not ready after {timeout_s:g} s{_quote(process.log)}")
+        await asyncio.sleep(_POLL_S)
+    if reason := process.obituary():
+        raise EngineError(f"{reason} (and something else answers at {process.endpoint.base_url})")
+
+
+def key(engine: Engine, arm: Arm, deployment: Deployment) -> Key:
+    """What two trials must share to share a process: the command apart from its port, and the environment."""
+    variables = dict(deployment.environment) | dict(engine.env(arm, deployment))
+    return tuple(engine.command(arm, deployment, 0)), tuple(sorted(variables.items()))
+
+
+def environment(extra: Mapping[str, str], deployment: Deployment) -> dict[str, str]:
+    """Ours without Ray's, the deployment's thread count (Ray sets another), the deployment's own, and `extra`."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    threads = {"OMP_NUM_THREADS": str(deployment.threads), "PYTHONUNBUFFERED": "1"}
+    return inherited | threads | dict(deployment.environment) | dict(extra)
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _quote(log: EngineLog) -> str:
+    line = log.telling_line()
+    return f": {line}" if line else "; its log is empty"
+
+
+def telling_line(text: str) -> str:
+    """The last line of a log that names an error, else its last line; at most 300 characters."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if _TELLING.search(line)]
+    return (telling or lines or [""])[-1][:300]

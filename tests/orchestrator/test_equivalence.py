@@ -1,0 +1,156 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.base import Arm, Gap, Method
+from orchestrator.equivalence import CUT, STOPPED, Candidate, compare_texts, judge, near_tie_gap, self_divergences
+from orchestrator.records import Divergence, GateResult
+from tests.orchestrator.sample import failed, frame, request
+
+PLAIN = Arm("plain", "reference", Method.AUTOREGRESSIVE)
+TREE = Arm("tree", "reference", Method.DDTREE, budget=7)
+ELSEWHERE = Arm("else", "vllm", Method.DFLASH)
+
+
+def texts(expected: list[int], actual: list[int], **changes: object) -> pd.DataFrame:
+    return frame(request(arm="plain", token_ids=expected), request(arm="tree", token_ids=actual, **changes))
+
+
+def candidate(expected: int = 3, actual: int = 4) -> Candidate:
+    return Candidate("tree", "chat-01", 1, 2, expected, actual, (7, 8, 1, 2))
+
+
+def verdict(requests: pd.DataFrame, gap: Gap, epsilon: float) -> tuple[GateResult, list[Divergence]]:
+    agreements = compare_texts(requests, [PLAIN, TREE], "plain")
+    gaps = {c: gap for a in agreements for c in a.candidates}
+    (result,), divergences = judge(agreements, gaps, epsilon)
+    return result, divergences
+
+
+def test_equal_texts_pass() -> None:
+    result, divergences = verdict(texts([1, 2, 3], [1, 2, 3]), Gap(0, 0, 0.0), 0.0)
+    assert result.passed
+    assert (result.prompts, result.exact, result.near_ties, result.violations) == (1, 1, 0, 0)
+    assert divergences == []
+
+
+def test_candidate_holds_the_first_divergence_and_its_prefix() -> None:
+    (agreement,) = compare_texts(texts([1, 2, 3, 9], [1, 2, 4, 9]), [PLAIN, TREE], "plain")
+    assert agreement.candidates == (candidate(),)
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.lists(st.integers(0, 3), min_size=1, max_size=8))
+def test_prefix_is_what_both_share(expected: list[int], actual: list[int]) -> None:
+    (agreement,) = compare_texts(texts(expected, actual), [PLAIN, TREE], "plain")
+    if expected == actual:
+        assert agreement.candidates == ()
+        return
+    (found,) = agreement.candidates
+    assert expected[: found.position] == actual[: found.position] == list(found.prefix[2:])
+    assert found.expected != found.actual
+    assert found.expected == (expected[found.position] if found.position < len(expected) else STOPPED)
+
+
+def test_near_tie_needs_the_two_best_and_a_small_gap() -> None:
+    requests = texts([1, 2, 3], [1, 2, 4])
+    for gap, near in [(Gap(3, 4, 0.2), True), (Gap(4, 3, 0.2), True), (Gap(3, 4, 0.3), False), (Gap(3, 5, 0.1), False)]:
+        result, (divergence,) = verdict(requests, gap, 0.25)
+        assert divergence.near_tie is near
+        assert result.passed is near
+        assert (result.near_ties, result.violations) == (int(near), int(not near))
+        assert bool(result.reason) is not near
+    assert (divergence.position, divergence.expected_token, divergence.actual_token, divergence.gap) == (2, 3, 4, 0.1)
+
+
+def test_no_divergence_is_allowed_at_epsilon_zero() -> None:
+    result, (divergence,) = verdict(texts([1, 2, 3], [1, 2, 4]), Gap(3, 4, 0.0), 0.0)
+    assert not result.passed
+    assert not divergence.near_tie
+    assert "chat-01 at token 2" in result.reason
+
+
+def test_one_violation_among_many_fails() -> None:
+    rows = [request(arm=a, prompt_id=f"p{i}", token_ids=[1, i]) for a in ("plain", "tree") for i in range(20)]
+    rows[-1] |= {"token_ids": [1, 99]}
+    result, divergences = verdict(frame(*rows), Gap(5, 6, 0.01), 0.25)
+    assert (result.prompts, result.exact, result.violations, result.passed) == (20, 19, 1, False)
+    assert len(divergences) == 1
+
+
+def test_a_text_that_is_the_others_beginning_differs() -> None:
+    """Stopping is a choice of the model and can be a near-tie; being cut short is not."""
+    stopped = texts([1, 2, 3], [1, 2])
+    result, (divergence,) = verdict(stopped, Gap(3, 50, 0.1), 0.25)
+    assert (divergence.expected_token, divergence.actual_token) == (3, STOPPED)
+    assert result.passed
+    assert not verdict(stopped, Gap(50, 4, 0.1), 0.25)[0].passed
+    result, (divergence,) = verdict(texts([1, 2, 3], [1, 2], finish_reason="length"), Gap(3, 50, 0.1), 0.25)
+    assert divergence.actual_token == CUT
+    assert not result.passed
+
+
+@pytest.mark.parametrize(
+    ("requests", "reason"),
+    [
+        (pd.DataFrame(), "no prompt answered"),
+        (frame(request(arm="plain"), failed(arm="tree")), "no prompt answered"),
+        (frame(request(arm="plain", concurrency=1), request(arm="tree", concurrency=4)), "no prompt answered"),
+        (texts([], []), "without token ids"),
+        (texts([1], [1], prompt_token_ids=[7, 9]), "another prompt"),
+    ],
+)
+def test_a_gate_never_passes_for_want_of_evidence(requests: pd.DataFrame, reason: str) -> None:
+    result, _ = verdict(requests, Gap(0, 0, 0.0), 0.25)
+    assert not result.passed
+    assert reason in result.reason
+
+
+def test_an_arm_without_plain_decoding_on_its_engine_fails() -> None:
+    requests = frame(request(arm="plain"), request(arm="else"))
+    agreements = compare_texts(requests, [PLAIN, ELSEWHERE], "plain")
+    (result,), _ = judge(agreements, {}, 0.25)
+    assert (result.arm, result.passed) == ("else", False)
+    assert "no autoregressive arm on the same engine" in result.reason
+
+
+def test_the_reference_is_the_baseline_where_it_is_plain() -> None:
+    again = Arm("again", "reference", Method.AUTOREGRESSIVE)
+    requests = texts([1], [1])
+    (with_again,) = compare_texts(requests, [again, PLAIN, TREE], "plain")
+    (speculative_baseline,) = compare_texts(requests, [again, PLAIN, TREE], "tree")
+    assert with_again.reference == "plain"
+    assert speculative_baseline.reference == "again"
+
+
+def test_arrays_read_from_parquet_are_texts_too() -> None:
+    requests = texts([1, 2, 3], [1, 2, 4])
+    for column in ("token_ids", "prompt_token_ids"):
+        requests[column] = requests[column].map(lambda ids: np.asarray(ids, dtype=np.int64))
+    assert compare_texts(requests, [PLAIN, TREE], "plain")[0].candidates == (candidate(),)
+
+
+def test_plain_decoding_against_itself_calibrates() -> None:
+    requests = frame(
+        request(arm="plain", concurrency=4, token_ids=[1, 2, 4]),
+        request(arm="plain", concurrency=1, token_ids=[1, 2, 3]),
+        request(arm="plain", concurrency=1, prompt_id="b"),
+        request(arm="tree", concurrency=8, token_ids=[9]),
+    )
+    (found,) = self_divergences(requests, "plain")
+    assert (found.arm, found.concurrency, found.expected, found.actual) == ("plain", 4, 3, 4)
+    assert self_divergences(pd.DataFrame(), "plain") == []
+
+
+def test_epsilon() -> None:
+    def seen(gap: Gap) -> dict[Candidate, Gap]:
+        return {candidate(): gap}
+
+    assert near_tie_gap("auto", "float32", seen(Gap(3, 4, 0.5))) == 0.0
+    assert near_tie_gap(0.5, "float32", {}) == 0.5
+    assert near_tie_gap("auto", "bfloat16", {}) == 0.25
+    assert near_tie_gap("auto", "float16", {}) == 0.03125
+    assert near_tie_gap("auto", "bfloat16", seen(Gap(4, 3, 0.6))) == 0.6
+    assert near_tie_gap("auto", "bfloat16", seen(Gap(4, 5, 0.6))) == 0.25, "not its two best: a fault, no rounding"
+    assert near_tie_gap("auto", "bfloat16", seen(Gap(3, 4, 7.0))) == 1.0

@@ -1,0 +1,75 @@
+from dataclasses import replace
+from typing import Any
+
+from engines.base import Deployment
+from orchestrator.plan import Plan, make_plan
+from orchestrator.prompts import load_prompts
+from orchestrator.spec import SweepSpec
+from tests.orchestrator.sweeps import fake_sweep
+
+DEPLOYMENT = Deployment(
+    software="fake 1",
+    interpreter="python",
+    target="/models/target",
+    target_digest="t",
+    drafter="/models/drafter",
+    drafter_digest="d",
+    device="cpu",
+    dtype="float32",
+    threads=1,
+    max_batch=4,
+    max_context=512,
+)
+
+
+def plan(deployment: Deployment = DEPLOYMENT, **changes: Any) -> Plan:
+    spec = SweepSpec.model_validate(fake_sweep(**changes))
+    return make_plan(spec, "local", {"fake": deployment}, load_prompts(spec.workload.prompts))
+
+
+def workload(**changes: Any) -> dict[str, Any]:
+    return fake_sweep()["workload"] | changes
+
+
+def test_every_arm_runs_every_prompt_once_at_each_concurrency() -> None:
+    planned = plan(workload=workload(concurrency=[1, 4]))
+    for arm in planned.arms:
+        for concurrency in (1, 4):
+            trials = [t for t in planned.trials if t.arm == arm and t.concurrency == concurrency]
+            ids = [prompt.prompt_id for trial in trials for prompt in trial.prompts]
+            assert len(ids) == len(set(ids)) == 8
+
+
+def test_a_block_gives_every_arm_the_same_prompts() -> None:
+    for unit in plan().units:
+        assert len({trial.prompts for trial in unit.trials}) == 1
+
+
+def test_order_of_arms_differs_between_blocks_and_repeats_with_the_seed() -> None:
+    many = plan(workload=workload(prompts={"count": 32}), blocks={"count": 8, "seed": 5})
+    orders = [tuple(trial.arm.name for trial in unit.trials) for unit in many.units]
+    assert len(set(orders)) > 1
+    assert many.digest == plan(workload=workload(prompts={"count": 32}), blocks={"count": 8, "seed": 5}).digest
+    other = plan(workload=workload(prompts={"count": 32}), blocks={"count": 8, "seed": 6})
+    assert other.digest != many.digest
+
+
+def test_digests_are_distinct_also_for_equal_arms_of_two_names() -> None:
+    arms = [{"method": "autoregressive"}, {"method": "dflash", "name": "a"}, {"method": "dflash", "name": "b"}]
+    planned = plan(arms=arms)
+    assert len({trial.digest for trial in planned.trials}) == len(planned.trials) == 6
+
+
+def test_what_decides_a_trial_changes_its_digest_and_a_place_does_not() -> None:
+    base = [t.digest for t in plan().trials]
+    moved = replace(DEPLOYMENT, interpreter="other/python", target="/elsewhere", ready_timeout_s=5.0)
+    assert [t.digest for t in plan(moved).trials] == base
+    for change in ({"software": "fake 2"}, {"target_digest": "x"}, {"dtype": "bfloat16"}, {"threads": 2}):
+        assert not set(base) & {t.digest for t in plan(replace(DEPLOYMENT, **change)).trials}
+    assert not set(base) & {t.digest for t in plan(workload=workload(max_tokens=13)).trials}
+
+
+def test_an_added_arm_leaves_the_digests_of_the_others() -> None:
+    arms = fake_sweep()["arms"]
+    more = [*arms, {"method": "ddtree", "budget": 31}]
+    assert {t.digest for t in plan().trials} < {t.digest for t in plan(arms=more).trials}

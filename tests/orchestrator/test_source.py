@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.errors import InputError
+from orchestrator.source import Source
+
+
+class Leaf(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    size: int
+
+
+class Root(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    leaves: list[Leaf]
+
+
+def source(tmp_path: Path, text: str) -> Source:
+    path = tmp_path / "file.yaml"
+    path.write_text(text, encoding="utf-8")
+    return Source(path)
+
+
+def complaint(tmp_path: Path, text: str) -> str:
+    with pytest.raises(InputError) as caught:
+        source(tmp_path, text).parse(Root)
+    return str(caught.value).removeprefix(str(tmp_path) + "/")
+
+
+def test_valid_document_is_parsed(tmp_path: Path) -> None:
+    assert source(tmp_path, "leaves:\n  - size: 3\n").parse(Root) == Root(leaves=[Leaf(size=3)])
+
+
+def test_wrong_value_names_its_line_and_the_value(tmp_path: Path) -> None:
+    message = complaint(tmp_path, "leaves:\n  - size: 1\n  - size: many\n")
+    assert message.startswith("file.yaml:3: leaves.1.size:")
+    assert "'many'" in message
+
+
+def test_unknown_key_names_its_line(tmp_path: Path) -> None:
+    assert complaint(tmp_path, "leaves:\n  - size: 1\n    colour: red\n") == (
+        "file.yaml:3: leaves.0.colour: is not a known key"
+    )
+
+
+def test_missing_key_names_the_line_of_its_parent(tmp_path: Path) -> None:
+    assert complaint(tmp_path, "\nleaves:\n  - {}\n").startswith("file.yaml:3: leaves.0.size:")
+
+
+def test_every_complaint_is_listed(tmp_path: Path) -> None:
+    assert len(complaint(tmp_path, "leaves:\n  - size: a\n  - size: b\n").splitlines()) == 2
+
+
+def test_key_given_twice_is_refused(tmp_path: Path) -> None:
+    assert complaint(tmp_path, "leaves: []\nleaves: []\n") == "file.yaml:2: the key 'leaves' stands here twice"
+
+
+@pytest.mark.parametrize(
+    "text", ["leaves: [1,", "a: b: c", "\tx: 1", "!!python/object/apply:os.system [ls]", "leaves: &a [*a]"]
+)
+def test_broken_or_unsafe_yaml_is_one_line(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        source(tmp_path, text).parse(Root)
+    assert "file.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "- 1\n", "just words\n"])
+def test_a_document_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match="expected a mapping"):
+        source(tmp_path, text)
+
+
+def test_unreadable_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"absent\.yaml: cannot be read"):
+        Source(tmp_path / "absent.yaml")
+
+
+def test_override_sets_values_in_mappings_and_lists(tmp_path: Path) -> None:
+    document = source(tmp_path, "leaves:\n  - size: 1\n")
+    document.override("leaves.0.size=5")
+    assert document.parse(Root).leaves[0].size == 5
+
+
+@pytest.mark.parametrize("text", ["leaves", "=1", "leaves.7.size=1", "leaves.x=1"])
+def test_bad_override_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match="--set"):
+        source(tmp_path, "leaves: []\n").override(text)
