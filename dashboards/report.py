@@ -24,6 +24,7 @@ from dashboards.story import Plate, chapters
 from dashboards.table import arm_groups, progress
 from dashboards.theme import STAGES
 from engines.base import Method
+from orchestrator.errors import InputError
 from orchestrator.records import TrialState
 from orchestrator.store import RunStore, write_text
 
@@ -31,8 +32,13 @@ _MOST_PASSAGES = 40
 
 
 def write_report(store: RunStore, path: Path) -> Path:
-    """Write the run's report to `path`. Damaged files are named on the page; InputError when there is no run."""
-    write_text(path, render(load_run(store)))
+    """Write the run's report to `path`. Damaged files are named on the page; InputError when there is no run or the
+    report cannot be written."""
+    page = render(load_run(store))
+    try:
+        write_text(path, page)
+    except OSError as error:
+        raise InputError(f"{path}: the report cannot be written: {error.strerror}") from error
     return path
 
 

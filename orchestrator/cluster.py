@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import shutil
+import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,12 +15,13 @@ from typing import Any
 
 import psutil
 
-from orchestrator import gpus
+from orchestrator import gpus, janitor
 from orchestrator.errors import InputError
 from orchestrator.spec import MatchSpec, ProfileSpec, SweepSpec
 
 GIB = 1 << 30
 _OBJECT_STORE_BYTES = 80 << 20  # results are some hundred kilobytes; Ray's least is 75 MB
+_KNOCK_S = 5.0
 _ACCELERATOR = "accelerator_type:"
 
 
@@ -137,28 +141,48 @@ def connect(address: str | None) -> Iterator[Cluster]:
     """Connect to `address`, to RAY_ADDRESS, or to a local cluster of our own that ends with the block."""
     address = address or os.environ.get("RAY_ADDRESS")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    folder = None
-    if address is None:
-        # Ray's switch for "this machine only": every address becomes the loopback's, whatever the host is called.
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-        folder = tempfile.mkdtemp(prefix="orc-", dir="/tmp")  # the paths of its sockets must stay short
+    with contextlib.ExitStack() as stack:
+        if address is None:
+            # Ray's switch for "this machine only": every address becomes the loopback's, whatever the host is called.
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+            folder = stack.enter_context(_cleaned_folder())
+            options: dict[str, Any] = {"address": "local", "include_dashboard": False, "_temp_dir": folder}
+            options["object_store_memory"] = _OBJECT_STORE_BYTES
+        else:
+            _knock(address)
+            options = {"address": address}
+        stack.enter_context(_session(options))
+        yield Cluster(address or "local")
+
+
+@contextlib.contextmanager
+def _cleaned_folder() -> Iterator[str]:
+    """A folder for a local cluster, and a janitor who ends both when we do."""
+    folder = tempfile.mkdtemp(prefix="orc-", dir="/tmp")  # the paths of Ray's sockets must stay short
+    command = [sys.executable, "-IS", janitor.__file__, folder]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True):
+        yield folder
+
+
+def _knock(address: str) -> None:
+    """InputError where nothing listens at host:port. Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "/" not in host:
+        try:
+            socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()
+        except (OSError, OverflowError) as error:
+            raise InputError(f"Ray at {address}: nothing answers there ({error})") from error
+
+
+@contextlib.contextmanager
+def _session(options: dict[str, Any]) -> Iterator[None]:
     import ray
 
     try:
-        try:
-            ray.init(**_options(address, folder))
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise InputError(f"Ray at {address or 'this machine'}: {str(error).splitlines()[0]}") from error
-        yield Cluster(address or "local")
+        ray.init(**options, log_to_driver=False, logging_level=logging.ERROR, namespace=f"orchestrate-{os.getpid()}")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise InputError(f"Ray at {options['address']}: {str(error).splitlines()[0]}") from error
+    try:
+        yield
     finally:
         ray.shutdown()
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _options(address: str | None, folder: str | None) -> dict[str, Any]:
-    common = {"log_to_driver": False, "logging_level": "ERROR", "namespace": f"orchestrate-{os.getpid()}"}
-    if address is not None:
-        return common | {"address": address}
-    local = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES, "_temp_dir": folder}
-    return common | {"address": "local"} | local

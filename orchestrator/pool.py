@@ -18,6 +18,7 @@ from orchestrator.store import now
 from orchestrator.validity import Limits
 
 _CLOSE_S = GRACE_S + 5
+_PATIENCE_S = 15.0
 
 
 class SlotHandle:
@@ -58,6 +59,8 @@ class SlotHandle:
             gaps: list[Gap] = await self._actor.gaps.remote(arm, deployment, prefixes)
         except ray.exceptions.RayActorError as error:
             raise EngineError("the slot's actor died while it was asked for logit gaps") from error
+        except EngineError as error:
+            raise EngineError(_said(error)) from error
         return gaps
 
     async def activity(self) -> Activity:
@@ -78,29 +81,39 @@ class SlotHandle:
 
 @contextlib.asynccontextmanager
 async def open_slots(
-    choice: Choice, count: int, limits: Limits, refuse: Callable[[str], None]
+    choice: Choice, count: int, limits: Limits, say: Callable[[str], None]
 ) -> AsyncIterator[list[SlotHandle]]:
-    """Up to `count` open slots, closed at the end. `refuse` hears why a slot is left out; InputError when all are."""
+    """Up to `count` open slots, closed at the end. `say` hears why a slot is left out; InputError when all are."""
     slots = [SlotHandle(index, choice, limits) for index in range(count)]
     try:
-        outcomes = await asyncio.gather(*(_opened(slot) for slot in slots))
-        for outcome in filter(None, outcomes):
-            refuse(outcome)
-        usable = [slot for slot, outcome in zip(slots, outcomes, strict=True) if not outcome]
+        reasons = await asyncio.gather(*(_open(slot, say) for slot in slots))
+        for reason in filter(None, reasons):
+            say(f"left out: {reason}")
+        usable = [slot for slot, reason in zip(slots, reasons, strict=True) if not reason]
         if not usable:
-            raise InputError(f"profile {choice.profile}: no slot can be used: {outcomes[0]}")
+            raise InputError(f"profile {choice.profile}: no slot can be used: {reasons[0]}")
         yield usable
     finally:
         await asyncio.gather(*(slot.close() for slot in slots))
 
 
-async def _opened(slot: SlotHandle) -> str:
+async def _open(slot: SlotHandle, say: Callable[[str], None]) -> str:
+    """Open a slot. Returns why it cannot be used; empty when it can."""
     import ray
 
+    opening = asyncio.create_task(slot.open())
+    done, _ = await asyncio.wait({opening}, timeout=_PATIENCE_S)
+    if not done:
+        say(f"{slot.label} waits for the cluster to have its resources free")
     try:
-        await slot.open()
+        await opening
     except EngineError as error:
-        return f"{slot.label} is left out: {str(error).splitlines()[-1]}"
+        return f"{slot.label}: {_said(error)}"
     except ray.exceptions.RayActorError as error:
         return f"{slot.label} cannot start: {str(error).splitlines()[0]}"
     return ""
+
+
+def _said(error: EngineError) -> str:
+    """The message alone: Ray hands on a remote error with its whole traceback for text."""
+    return str(getattr(error, "cause", error))

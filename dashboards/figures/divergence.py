@@ -23,6 +23,7 @@ def divergence_gaps(divergences: pd.DataFrame, styles: Styles, near_tie_gap: flo
             x=rows["position"].tolist(),
             y=rows["gap"].tolist(),
             mode="markers",
+            cliponaxis=False,
             marker={
                 "color": style.color,
                 "size": 9,

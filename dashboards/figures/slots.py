@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -58,8 +57,7 @@ def slot_timeline(trials: Sequence[TrialRecord], styles: Styles) -> go.Figure:
     hatched."""
     slots = sorted({trial.slot for trial in trials})
     plot = _SLOT_PX * max(len(slots), 1)
-    legend_rows = math.ceil(len({trial.arm for trial in trials}) / 2)
-    figure = canvas(118 + plot, styles, narrow=_legend_under(70 + plot, legend_rows))
+    figure = canvas(118 + plot, styles, narrow=_legend_under(70 + plot, len({trial.arm for trial in trials})))
     for name, style in styles.items():
         mine = [trial for trial in trials if trial.arm == name]
         if mine:
@@ -135,8 +133,8 @@ def _panel(figure: go.Figure, panel: int, gauge: Gauge, telemetry: pd.DataFrame,
 
 
 def _legend_under(height: int, rows: int) -> dict[str, Any]:
-    """Layout of a narrow page: the legend, two arms a row, under a figure of `height` pixels."""
-    room = 22 * rows + 12
+    """Layout of a narrow page: the legend, an arm a row, under a figure of `height` pixels."""
+    room = 20 * rows + 12
     legend = {"yref": "container", "y": 0, "yanchor": "bottom", "maxheight": room}
     return {"height": height + room, "legend": legend, "margin": {"t": 8, "b": room + 48}}
 

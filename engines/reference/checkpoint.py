@@ -56,25 +56,24 @@ def load_drafter(folder: Path, target: Target) -> Drafter:
 
 def check_pair(drafter: DrafterConfig, target: ModelConfig, folder: Path) -> None:
     """CheckpointError naming the first field in which a drafter does not fit its target, and both values."""
+    problem = _mismatch(drafter, target)
+    if problem:
+        raise CheckpointError(f"drafter {folder}: {problem}")
+
+
+def _mismatch(drafter: DrafterConfig, target: ModelConfig) -> str | None:
     model, mask, layers = drafter.model, drafter.mask_token_id, drafter.target_layer_ids
-    problems = {
-        f"hidden_size {model.hidden_size} differs from the target's {target.hidden_size}": (
-            model.hidden_size != target.hidden_size
-        ),
-        f"vocab_size {model.vocab_size} differs from the target's {target.vocab_size}": (
-            model.vocab_size != target.vocab_size
-        ),
-        f"target_layer_ids {list(layers)} must lie in 0..{target.num_layers - 1}: the target has {target.num_layers} layers": (
-            not layers or min(layers) < 0 or max(layers) >= target.num_layers
-        ),
-        f"mask_token_id {mask} must lie in 0..{target.vocab_size - 1}: the target's vocab_size is {target.vocab_size}": (
-            not 0 <= mask < target.vocab_size
-        ),
-        f"block_size {drafter.block_size} drafts nothing: at least 2 is needed": drafter.block_size < 2,
-    }
-    for message, wrong in problems.items():
-        if wrong:
-            raise CheckpointError(f"drafter {folder}: {message}")
+    if model.hidden_size != target.hidden_size:
+        return f"hidden_size {model.hidden_size} differs from the target's {target.hidden_size}"
+    if model.vocab_size != target.vocab_size:
+        return f"vocab_size {model.vocab_size} differs from the target's {target.vocab_size}"
+    if not layers or min(layers) < 0 or max(layers) >= target.num_layers:
+        return f"target_layer_ids {list(layers)} must name layers of the target, which has 0..{target.num_layers - 1}"
+    if not 0 <= mask < target.vocab_size:
+        return f"mask_token_id {mask} must lie in the target's vocabulary, 0..{target.vocab_size - 1}"
+    if drafter.block_size < 2:
+        return f"block_size {drafter.block_size} drafts nothing: at least 2 is needed"
+    return None
 
 
 def _feature_projection(store: TensorStore, config: DrafterConfig, target: ModelConfig) -> Tensor:

@@ -8,7 +8,7 @@ from engines.reference.request import StageTimes
 
 
 class StageClock:
-    """Adds wall-clock laps to StageTimes. On CUDA every lap waits for the device, so that a stage holds its own work."""
+    """Adds wall-clock laps to StageTimes. On CUDA a lap waits for the device, so that a stage holds its own work."""
 
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"

@@ -118,10 +118,9 @@ def _rope_config(raw: dict[str, Any], folder: Path) -> RopeConfig:
     """Transformers 5 keeps all of it in rope_parameters; before, rope_theta stood beside rope_scaling."""
     parameters = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     theta = float(parameters.get("rope_theta") or raw.get("rope_theta") or 10_000.0)
-    if float(parameters.get("partial_rotary_factor", 1.0)) != 1.0:
-        raise CheckpointError(
-            f"{folder}: partial_rotary_factor {parameters['partial_rotary_factor']}: only 1.0 is supported"
-        )
+    partial = float(parameters.get("partial_rotary_factor", 1.0))
+    if partial != 1.0:
+        raise CheckpointError(f"{folder}: partial_rotary_factor {partial} is not supported: 1.0 is")
     kind = parameters.get("rope_type") or parameters.get("type") or "default"
     if kind == "default":
         return RopeConfig(theta)
@@ -147,9 +146,7 @@ def _windows(raw: dict[str, Any], folder: Path) -> tuple[int | None, ...]:
         types = ["full_attention" if layer < first else "sliding_attention" for layer in range(layers)]
     unknown = set(types) - {"full_attention", "sliding_attention"}
     if unknown or len(types) != layers:
-        raise CheckpointError(
-            f"{folder}: layer_types must name full_attention or sliding_attention for {layers} layers"
-        )
+        raise CheckpointError(f"{folder}: layer_types must name {layers} times full_attention or sliding_attention")
     if "sliding_attention" not in types:
         return (None,) * layers
     window = int(_required(raw, "sliding_window", folder))

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+
 from ddtree import (
     Acceptance,
     Tree,
@@ -14,14 +16,12 @@ from ddtree import (
     positions,
     topk_logprobs,
 )
-from torch import Tensor
-
 from engines.reference.cache import Rows
 from engines.reference.clock import StageClock
 from engines.reference.drafter import Drafter
 from engines.reference.mask import causal
 from engines.reference.request import Method, TopLogprobs
-from engines.reference.sampling import draw, top_logprobs
+from engines.reference.sampling import draw, greedy, top_logprobs
 from engines.reference.sequence import Sequence
 from engines.reference.target import Target, plan_pass
 
@@ -47,9 +47,7 @@ class Decoder:
         self._method = method
         self._drafter = None if method.name == "autoregressive" else drafter
         self._feature_layers = self._drafter.config.target_layer_ids if self._drafter else ()
-        length = context + max(
-            _verify_width(method, self._drafter), self._drafter.config.block_size if self._drafter else 1
-        )
+        length = context + _overhang(method, self._drafter)
         self._cache = target.new_cache(slots, length)
         self._rotary = target.rotary_table(length)
         if self._drafter:
@@ -111,13 +109,13 @@ class Decoder:
         )
         clock.lap("build")
         hidden, features = self._target.forward(tree.tokens, step, self._feature_layers)
-        logits = self._target.logits(hidden).unflatten(0, (len(batch), width))
+        logits = self._target.logits(hidden).view(len(batch), width, -1)
         samples = draw(logits, [sequence.request.params for sequence in batch], where)
         clock.lap("verify")
         acceptance = accept_sampled(tree, samples)
         assert features is not None
         lengths = acceptance.lengths.tolist()
-        self._commit(acceptance, features.unflatten(0, (len(batch), width)), prefix, max(lengths))
+        self._commit(acceptance, features.view(len(batch), width, -1), prefix, max(lengths))
         clock.lap("commit")
         for sequence, length in zip(batch, lengths, strict=True):
             sequence.prefix_len += length
@@ -153,20 +151,24 @@ class Decoder:
 def grow(method: Method, draft_logits: Tensor, seeds: Tensor) -> Tree:
     """The tree that a speculative method verifies, from draft logits [B, depth, V].
 
-    dflash is the tree of one candidate per depth: the drafter's greedy chain. A node of rank r has r better siblings,
-    all in the tree before it, so `budget` candidates per depth always suffice.
+    dflash is the tree of one candidate per depth, the drafter's greedy chain, whose shape no probability changes.
+    A node of rank r has r better siblings, all in the tree before it, so `budget` candidates a depth always suffice.
     """
-    depth, vocabulary = draft_logits.shape[1:]
-    budget = method.budget or depth
-    candidates = min(budget, vocabulary) if method.name == "ddtree" else 1
-    top = topk_logprobs(draft_logits, candidates)
-    return build_tree(top.log_probs, top.token_ids, seeds, budget, max_nodes=budget + 1, chain=method.chain)
+    if method.budget is None:
+        chain = greedy(draft_logits).unsqueeze(2)
+        depth = chain.shape[1]
+        return build_tree(torch.zeros_like(chain, dtype=torch.float32), chain, seeds, depth, max_nodes=depth + 1)
+    top = topk_logprobs(draft_logits, min(method.budget, draft_logits.shape[2]))
+    return build_tree(
+        top.log_probs, top.token_ids, seeds, method.budget, max_nodes=method.budget + 1, chain=method.chain
+    )
 
 
-def _verify_width(method: Method, drafter: Drafter | None) -> int:
+def _overhang(method: Method, drafter: Drafter | None) -> int:
+    """Rows that a step may need beyond the context: its verify width or its draft block."""
     if drafter is None:
         return 1
-    return (method.budget or drafter.depth) + 1
+    return max((method.budget or 0) + 1, drafter.config.block_size)
 
 
 def _accepted(batch: list[Sequence], tree: Tree, acceptance: Acceptance, logits: Tensor) -> list[StepTokens]:

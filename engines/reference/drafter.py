@@ -52,14 +52,14 @@ class Drafter:
         """Store the keys and values of committed positions, from the target's features [B, T, layers * hidden]."""
         model, weights = self.config.model, self._weights
         context = rms_norm(weights.features(features.flatten(0, 1)), weights.feature_norm, model.norm_eps)
-        kv = weights.context_kv(context).unflatten(1, (model.num_layers, 2, model.num_kv_heads, model.head_dim))
+        kv = weights.context_kv(context).view(-1, model.num_layers, 2, model.num_kv_heads, model.head_dim)
         keys = kv[:, :, 0]
         if weights.context_k_norm is not None:
             normed = torch.nn.functional.rms_norm(keys, (model.head_dim,), eps=model.norm_eps)
             torch.mul(normed, weights.context_k_norm, out=keys)
         cos, sin = rotary.rows(rows.index.flatten())
         rotate_(keys, cos.unsqueeze(1), sin.unsqueeze(1))
-        per_layer = kv.unflatten(0, (rows.count, -1)).unbind(2)
+        per_layer = kv.view(rows.count, -1, *kv.shape[1:]).unbind(2)
         for layer in range(model.num_layers):
             cache.write(layer, rows, per_layer[layer])
 
@@ -78,6 +78,6 @@ class Drafter:
         hidden = self._target.embedding.index_select(0, block.flatten())
         for layer in self._layers:
             hidden = layer(hidden, step)
-        predicting = hidden.unflatten(0, (batch, width))[:, 1:].flatten(0, 1)
+        predicting = hidden.view(batch, width, -1)[:, 1:].flatten(0, 1)
         logits = self._target.head(rms_norm(predicting, self._weights.norm, model.norm_eps))
-        return logits.unflatten(0, (batch, self.depth))
+        return logits.view(batch, self.depth, -1)

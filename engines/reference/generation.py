@@ -22,26 +22,23 @@ class Delta:
 
 
 async def deltas(ticket: Ticket, text: TextStream) -> AsyncIterator[Delta]:
-    """Deltas until one has a finish reason. A stop string ends the request in the engine.
+    """Deltas until one has a finish reason; after a stop string the engine may still be decoding the request.
 
     Token ids run up to the stop token, or to the token that completes a stop string. `stats` are the engine's counts,
     so after a stop string they still contain the rest of that step. Raises what `Ticket.next` raises.
     """
-    while True:
-        delta, stopped = _delta(await ticket.next(), text)
-        if stopped:
-            ticket.cancel()
+    finished = False
+    while not finished:
+        delta = _delta(await ticket.next(), text)
+        finished = delta.finish_reason is not None
         yield delta
-        if delta.finish_reason is not None:
-            return
 
 
-def _delta(emission: Emission, text: TextStream) -> tuple[Delta, bool]:
+def _delta(emission: Emission, text: TextStream) -> Delta:
     ids, reason = emission.token_ids, emission.finish_reason
     # A stop token is part of the ids but never of the text.
     piece = text.push(ids[:-1] if reason == "stop" else ids)
     if piece.stopped:
-        kept = ids[: piece.kept]
-        return Delta(piece.text, kept, "stop", emission.stats, emission.top_logprobs[: piece.kept]), True
+        return Delta(piece.text, ids[: piece.kept], "stop", emission.stats, emission.top_logprobs[: piece.kept])
     rest = text.flush() if reason is not None else ""
-    return Delta(piece.text + rest, ids, reason, emission.stats, emission.top_logprobs), False
+    return Delta(piece.text + rest, ids, reason, emission.stats, emission.top_logprobs)

@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import struct
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -62,19 +64,18 @@ def _write(gguf_path: Path, folder: Path) -> None:
     try:
         tokenizer = AutoTokenizer.from_pretrained(**source)
         config = AutoConfig.from_pretrained(**source).to_dict()
-    except (ValueError, OSError, KeyError) as error:
+    except (ValueError, OSError, KeyError, struct.error) as error:
         raise CheckpointError(f"{gguf_path}: not a GGUF model that transformers reads ({error})") from None
     families = {family: architecture for architecture, family in ARCHITECTURES.items()}
-    if config["model_type"] not in families:
-        raise CheckpointError(
-            f"{gguf_path}: model type {config['model_type']} is not supported: {', '.join(families)} are"
-        )
+    family = config["model_type"]
+    if family not in families:
+        raise CheckpointError(f"{gguf_path}: model type {family} is not supported: {', '.join(families)} are")
     tensors = _tensors(gguf_path, config)
     eos = tokenizer.eos_token_id
     for key in ("quantization_config", "_name_or_path", "_model_name_or_path"):
         config.pop(key, None)
     config |= {
-        "architectures": [families[config["model_type"]]],
+        "architectures": [families[family]],
         "dtype": "bfloat16",
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": eos,
@@ -90,16 +91,17 @@ def _write(gguf_path: Path, folder: Path) -> None:
 
 def _tensors(gguf_path: Path, config: dict[str, Any]) -> dict[str, Tensor]:
     """All weights dequantised, under Hugging Face's names."""
+    llama = config["model_type"] == "llama"
+    paired = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]} if llama else {}
     tensors = {}
     for stored in GGUFReader(gguf_path).tensors:
         if stored.name in _DERIVED:
             continue
         name = _hugging_face_name(gguf_path, stored.name)
         weight = torch.tensor(dequantize(stored.data, stored.tensor_type))
-        if config["model_type"] == "llama" and ("q_proj" in name or "k_proj" in name):
-            weight = _halves_from_pairs(
-                weight, config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
-            )
+        heads = paired.get(name.removesuffix(".weight").rpartition(".")[2])
+        if heads is not None:
+            weight = _halves_from_pairs(weight, heads)
         tensors[name] = weight.to(torch.bfloat16).contiguous()
     return tensors
 
@@ -114,7 +116,7 @@ def _hugging_face_name(gguf_path: Path, name: str) -> str:
 
 def _halves_from_pairs(weight: Tensor, heads: int) -> Tensor:
     """GGUF keeps Llama's rotary dimensions as neighbouring pairs, Hugging Face as two halves of a head."""
-    return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+    return weight.view(heads, -1, 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
@@ -127,3 +129,20 @@ def _inline_chat_template(folder: Path) -> None:
     if template.is_file():
         path = folder / "tokenizer_config.json"
         _write_json(path, json.loads(path.read_text()) | {"chat_template": template.read_text()})
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m engines.reference.gguf FILE FOLDER`: 0 when converted, 2 with one line when the file is no good."""
+    if len(arguments) != 2:
+        print("usage: python -m engines.reference.gguf FILE FOLDER", file=sys.stderr)  # noqa: T201
+        return 2
+    try:
+        convert_gguf(Path(arguments[0]), Path(arguments[1]))
+    except CheckpointError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -56,7 +56,7 @@ class DecoderLayer:
         qkv = weights.qkv(rms_norm(hidden, weights.input_norm, model.norm_eps))
         hidden = weights.output.add_to(hidden, self._attend(qkv, step))
         gate_up = weights.gate_up(rms_norm(hidden, weights.post_norm, model.norm_eps))
-        gate, up = gate_up.split(model.intermediate_size, -1)
+        gate, up = gate_up.chunk(2, -1)
         return weights.down.add_to(hidden, F.silu(gate).mul_(up))
 
     def _attend(self, qkv: Tensor, step: Pass) -> Tensor:
@@ -64,10 +64,10 @@ class DecoderLayer:
         model, batch = self._model, step.rows.count
         self._rotate(qkv, step)
         heads = qkv.view(batch, -1, model.num_heads + 2 * model.num_kv_heads, model.head_dim)
-        queries, kv = heads.split([model.num_heads, 2 * model.num_kv_heads], 2)
-        step.cache.write(self._index, step.rows, kv.unflatten(2, (2, model.num_kv_heads)))
+        queries, kv = heads[:, :, : model.num_heads], heads[:, :, model.num_heads :]
+        step.cache.write(self._index, step.rows, kv.view(batch, -1, 2, model.num_kv_heads, model.head_dim))
         keys, values = step.cache.view(self._index, step.rows)
-        grouped = queries.unflatten(2, (model.group_size, model.num_kv_heads)).permute(0, 3, 1, 2, 4)
+        grouped = queries.view(batch, -1, model.group_size, model.num_kv_heads, model.head_dim).permute(0, 3, 1, 2, 4)
         mixed = F.scaled_dot_product_attention(
             grouped.reshape(batch, model.num_kv_heads, -1, model.head_dim),
             keys,
@@ -77,7 +77,7 @@ class DecoderLayer:
         return mixed.transpose(1, 2).reshape(qkv.shape[0], -1)
 
     def _rotate(self, qkv: Tensor, step: Pass) -> None:
-        heads = qkv[:, : self._rotated].unflatten(1, (-1, self._model.head_dim))
+        heads = qkv[:, : self._rotated].view(qkv.shape[0], -1, self._model.head_dim)
         if self._weights.qk_norm is not None:
             normed = F.rms_norm(heads, (self._model.head_dim,), eps=self._model.norm_eps)
             torch.mul(normed, self._weights.qk_norm, out=heads)
@@ -94,5 +94,5 @@ def group_major(rows: Tensor, model: ModelConfig) -> Tensor:
     Attention over grouped queries then returns its rows in the order in which the output projection reads them: no
     copy. The output projection's columns take the same order.
     """
-    heads = rows.unflatten(0, (model.num_kv_heads, model.group_size, model.head_dim))
-    return heads.transpose(0, 1).flatten(0, 2).contiguous()
+    heads = rows.reshape(model.num_kv_heads, model.group_size, model.head_dim, *rows.shape[1:])
+    return heads.transpose(0, 1).reshape(rows.shape)

@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 PACK_ROWS = 32
-"""Row count oneDNN packs weights for. Packed for 32, widths 1 to 128 all run well (packed for 1 or 8, float32 does not),
-and no verify width needs padding: plain float32 linears are slower at widths 2..7 than at 8, packed ones are not."""
+"""Row count oneDNN packs weights for. Packed for 32, widths 1 to 128 all run well (packed for 1, float32 does not), and
+no verify width needs padding: plain float32 linears are slower at widths 2..7 than at 8, packed ones are not."""
 
 
 class Linear:

@@ -48,7 +48,7 @@ def _allowed(among: Tensor, prefix_lens: Tensor, end: int) -> Tensor:
 
 def _near(positions: Tensor, prefix_lens: Tensor, end: int, window: int) -> Tensor:
     """bool [B, T, end]: keys fewer than `window` positions before the query."""
-    batch, width = positions.shape
+    width = positions.shape[1]
     rows = torch.arange(end, device=positions.device)
     offset = (rows - prefix_lens.unsqueeze(1)).clamp(0, width - 1)
     key_positions = torch.where(rows < prefix_lens.unsqueeze(1), rows, positions.gather(1, offset))

@@ -32,7 +32,8 @@ def tree_attention(
     above 1 and a slot table page size 1. `rows` [B] names each request's row (default: row b); for a one-dimensional
     table it is required and holds each request's first entry. Query head h reads KV head h // (Hq / Hkv). `scale`
     defaults to E ** -0.5. With `window`, a node at position p sees positions above p - window only. Pools in float8
-    are converted, unscaled. Prefix lengths must be within what the table holds.
+    are converted, unscaled. Prefix lengths must be within what the table holds. On CUDA the head size is at most 256,
+    and 64 in float32, which is there for tests.
     """
     device = query.device
     require_tensor("query", query, (None, None, None, None), FLOATS, device)

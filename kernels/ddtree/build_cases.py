@@ -42,8 +42,8 @@ def attention(arch: int) -> None:
     """Every configuration of the tuning table, with and without splits, by slots and by pages; and float16, a window,
     float32.
     """
-    from ddtree.triton.attention import Config
     from ddtree.triton.device import tuning
+    from ddtree.triton.schedule import Config
 
     for size, table in tuning(arch)["attention"].items():
         for values in table.values():
@@ -51,16 +51,33 @@ def attention(arch: int) -> None:
                 _attend(int(size), torch.bfloat16, page, None, Config(**values), splits)
     for size, dtype, window in ((96, torch.bfloat16, None), (128, torch.float16, 4096), (64, torch.float32, None)):
         _attend(size, dtype, 16, window, None, 4)
+    _attend(128, torch.bfloat16, 16, None, None, 4, torch.float8_e4m3fn)
 
 
-def _attend(size: int, dtype: torch.dtype, page: int, window: int | None, config: object, splits: int) -> None:
+def _attend(
+    size: int,
+    dtype: torch.dtype,
+    page: int,
+    window: int | None,
+    config: object,
+    splits: int,
+    pool_dtype: torch.dtype | None = None,
+) -> None:
     tree = _tree(1, 64)
     query = torch.empty(1, 64, 32, size, dtype=dtype)
     keys = torch.empty(1, 64, 8, size, dtype=dtype)
-    pool, table = torch.empty(256, 8, size, dtype=dtype), torch.empty(1, 8192, dtype=torch.int32)
+    pool, table = torch.empty(256, 8, size, dtype=pool_dtype or dtype), torch.empty(1, 8192, dtype=torch.int32)
     lengths = torch.empty(1, dtype=torch.int32)
     attend = implementation("attention", query.device).tree_attention
     attend(query, keys, keys, pool, pool, table, lengths, tree, page, None, 0.1, window, config, splits)
 
 
-CASES: tuple[Callable[[int], None], ...] = (topk, steps, attention)
+def sample(arch: int) -> None:
+    """Target logits of each type."""
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        logits = torch.empty(1, 64, 151936, dtype=dtype)
+        one, top_k, uniforms = torch.ones(1), torch.ones(1, dtype=torch.int32), torch.ones(1, 64)
+        implementation("sample", logits.device).sample_target(logits, one, top_k, one, one, uniforms)
+
+
+CASES: dict[str, Callable[[int], None]] = {"topk": topk, "steps": steps, "sample": sample, "attention": attention}

@@ -1,6 +1,6 @@
 """Compile every kernel for sm_90 and sm_120 without a GPU and report what the assembler says.
 
-    python -m ddtree.build_report [--arch 90 120] [--out report.json]
+    python -m ddtree.build_report [--arch 90 120] [--only topk steps sample attention] [--out report.json]
 
 The public functions run on small CPU tensors with launches turned into compilations, so that what is compiled is what
 would be launched, specialisations included. Exit status 1 if a kernel spills registers or exceeds its architecture's
@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from ddtree import dispatch
+from ddtree.build_cases import CASES
 
 SHARED_LIMIT = {90: 227 * 1024, 120: 99 * 1024}
 ARCHITECTURES = {90: "sm_90a", 120: "sm_120a"}
@@ -79,9 +80,10 @@ def compiling(arch: int) -> Iterator[list[tuple[str, Any]]]:
 
     def compile_only(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> Any:
         compiled = run(kernel, *arguments, grid=grid, warmup=True, **options)
-        shown = [f"{name}={value}" for name, value in options.items() if name.isupper()]
-        kinds = [str(a.dtype).removeprefix("torch.") for a in arguments[:1] if isinstance(a, torch.Tensor)]
-        launched.append((" ".join(kinds + shown), compiled))
+        shown = [f"{name}={value}" for name, value in options.items() if name.isupper() or name == "num_stages"]
+        floats = {a.dtype for a in arguments if isinstance(a, torch.Tensor) and a.dtype.is_floating_point}
+        kinds = "+".join(sorted(str(kind).removeprefix("torch.") for kind in floats))
+        launched.append((" ".join([kinds, *shown]), compiled))
         return compiled
 
     triton.runtime.driver.set_active(_NoGpu(GPUTarget("cuda", arch, 32)))
@@ -132,13 +134,11 @@ def inspect(arch: int, variant: str, kernel: Any) -> Build:
     )
 
 
-def build(arch: int) -> list[Build]:
-    """Compile everything for one architecture."""
-    from ddtree import build_cases
-
+def build(arch: int, cases: list[str]) -> list[Build]:
+    """Compile the named cases for one architecture."""
     with compiling(arch) as launched:
-        for case in build_cases.CASES:
-            case(arch)
+        for case in cases:
+            CASES[case](arch)
     unique = {kernel.hash: (variant, kernel) for variant, kernel in launched}
     return [inspect(arch, variant, kernel) for variant, kernel in unique.values()]
 
@@ -157,11 +157,12 @@ def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(description="Compile every kernel without a GPU and report registers and memory.")
     parser.add_argument("--arch", type=int, nargs="+", choices=sorted(ARCHITECTURES), default=sorted(ARCHITECTURES))
+    parser.add_argument("--only", nargs="+", choices=sorted(CASES), default=list(CASES))
     parser.add_argument("--out", type=Path, help="also write the table as JSON")
     options = parser.parse_args()
     if os.environ.get("TRITON_INTERPRET", "0") == "1":
         parser.error("TRITON_INTERPRET=1 interprets kernels; unset it to compile them")
-    builds = [item for arch in options.arch for item in build(arch)]
+    builds = [item for arch in options.arch for item in build(arch, options.only)]
     for item in builds:
         print(line(item))  # noqa: T201
     failed = sum(not item.fits for item in builds)

@@ -39,16 +39,15 @@ def deployment(**changes: Any) -> Deployment:
     return Deployment(**values | changes)
 
 
-def sweep_plan(
-    arms: list[dict[str, Any]] | None = None, deployed: Deployment | None = None, **changes: Any
-) -> Plan:
-    """The fake sweep with other arms. An arm of the list named `baseline` is not needed to measure."""
+def sweep_plan(arms: list[dict[str, Any]] | None = None, deployed: Deployment | None = None, **changes: Any) -> Plan:
+    """The fake sweep, with other arms or other top-level keys."""
     keys: dict[str, Any] = dict(changes) | ({"arms": arms} if arms else {})
     spec = SweepSpec.model_validate(fake_sweep(**keys))
     return make_plan(spec, "local", {"fake": deployed or deployment()}, load_prompts(spec.workload.prompts))
 
 
 def plain(**options: Any) -> dict[str, Any]:
+    """The baseline."""
     return {"method": "autoregressive", "name": "autoregressive", "options": options}
 
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cluster import Offer, choose_profile, this_machine
+from orchestrator.cluster import Offer, choose_profile, connect, this_machine
 from orchestrator.errors import InputError
 from orchestrator.spec import SweepSpec
 from tests.orchestrator.sweeps import fake_sweep
@@ -14,9 +14,7 @@ HOST = Offer("b", cpus=64, memory_gib=500.0, gpus=8, accelerator="RTX-PRO-6000")
 def spec(**matches: dict[str, Any]) -> SweepSpec:
     """A sweep with one profile for each keyword: its `match`, and `slots` if that is given."""
     local = fake_sweep()["profiles"]["local"]
-    profiles = {
-        name: local | {"slots": match.pop("slots", 1), "match": match} for name, match in matches.items()
-    }
+    profiles = {name: local | {"slots": match.pop("slots", 1), "match": match} for name, match in matches.items()}
     return SweepSpec.model_validate(fake_sweep(profiles=profiles))
 
 
@@ -77,6 +75,14 @@ def test_a_named_profile_is_taken_or_refused_and_never_replaced() -> None:
         choose_profile(both(), "pro6000", [SMALL])
     with pytest.raises(InputError, match=r"no profile 'gpu'; the file has pro6000, local, or use auto"):
         choose_profile(both(), "gpu", [SMALL])
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:70000", "nonsense"])
+def test_a_cluster_that_is_not_there_is_one_line_at_once(address: str) -> None:
+    with pytest.raises(InputError) as caught, connect(address):
+        pass
+    assert str(caught.value).startswith(f"Ray at {address}: ")
+    assert "\n" not in str(caught.value)
 
 
 def test_this_machine_offers_what_it_has() -> None:

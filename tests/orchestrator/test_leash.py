@@ -29,7 +29,9 @@ def command(program: str, grace: float = 0.3) -> list[str]:
 
 def run(program: str) -> subprocess.CompletedProcess[bytes]:
     """Run a program on a leash that this test holds until the program ends by itself."""
-    with subprocess.Popen([sys.executable, "-IS", *command(program)], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as held:
+    with subprocess.Popen(
+        [sys.executable, "-IS", *command(program)], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as held:
         assert held.stderr is not None
         code = held.wait(10)
         return subprocess.CompletedProcess([], code, b"", held.stderr.read())

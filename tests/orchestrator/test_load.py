@@ -1,5 +1,6 @@
 import time
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -80,7 +81,7 @@ async def test_tokens_are_the_servers_and_the_first_chunk_is_told_apart() -> Non
 
 async def test_a_worker_schedules_its_next_request_when_its_last_is_answered() -> None:
     answers = (await load(Script(step_ms=3)))[0].answers
-    for before, after in zip(answers, answers[1:], strict=False):
+    for before, after in pairwise(answers):
         assert after.scheduled >= before.last
 
 

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ EVENTS = ['{"a": "ü€"}', "one\ntwo", "[DONE]"]
 def test_events_do_not_depend_on_where_the_stream_is_cut(cuts: list[int]) -> None:
     parser = EventParser()
     edges = [0, *sorted(cuts), len(STREAM)]
-    events = [event for a, b in zip(edges, edges[1:], strict=False) for event in parser.feed(STREAM[a:b])]
+    events = [event for a, b in pairwise(edges) for event in parser.feed(STREAM[a:b])]
     assert events == EVENTS
 
 

@@ -176,7 +176,7 @@ class Run:
 
     def _new_record(self, source: Source) -> dict[str, Any]:
         arguments = {
-            name: str(value) if isinstance(value, Path) else value for name, value in asdict(self.arguments).items()
+            name: value.name if isinstance(value, Path) else value for name, value in asdict(self.arguments).items()
         }
         return {
             "status": "running",

@@ -104,7 +104,7 @@ def _from_gguf(file: Path) -> Source:
         raise ValueError(f"target {file}: scaled rotary embeddings are not supported")
     weights = {_hub_name(name): _unpermuted(name, tensor, config) for name, tensor in raw.items()}
     tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
-    return Source(str(fields.get("general.name", file.stem)), config, weights, tokenizer)
+    return Source(file.stem, config, weights, tokenizer)
 
 
 def _gguf_config(fields: Mapping[str, Any]) -> TargetConfig:

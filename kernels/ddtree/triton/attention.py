@@ -6,18 +6,16 @@ tree's own keys in steps of TAIL under the ancestor bits. The line is cut into `
 requests fill the GPU too; the parts' results are merged by their log-sum-exp.
 """
 
-from dataclasses import dataclass
-
 import torch
 import triton
 import triton.language as tl
 
 from ddtree.checks import require
 from ddtree.tree import Tree
-from ddtree.triton.device import Target, target_of, tuning
+from ddtree.triton.device import target_of
+from ddtree.triton.schedule import Config, config_of, splits_of
 
-TAIL = 64  # keys of the tree per tile: one ancestor word
-MAX_SPLITS = 64
+TAIL = 32  # keys of the tree per tile: half an ancestor word
 LOG2E = 1.4426950408889634
 
 
@@ -40,16 +38,19 @@ def absorb(q, k, v, seen, peak, total, acc, scale, MASKED: tl.constexpr, PRECISI
 
 
 @triton.jit
-def slots_of(line, start, column, prefix, PAGE: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr):
-    """Slots of positions start + column; one table entry where a tile lies within a page."""
+def slots_of(
+    line, start, column, prefix, PAGE: tl.constexpr, BLOCK_N: tl.constexpr, WIDE: tl.constexpr, MASKED: tl.constexpr
+):
+    """Slots of positions start + column, in int64 if WIDE; one table entry where a tile lies within a page."""
+    kind: tl.constexpr = tl.int64 if WIDE else tl.int32
     if PAGE % BLOCK_N == 0:
-        page = tl.load(line + start // PAGE).to(tl.int64)
+        page = tl.load(line + start // PAGE).to(kind)
         return page * PAGE + (start % PAGE) + column
     at = start + column
     if MASKED:
-        page = tl.load(line + at // PAGE, mask=at < prefix, other=0).to(tl.int64)
+        page = tl.load(line + at // PAGE, mask=at < prefix, other=0).to(kind)
     else:
-        page = tl.load(line + at // PAGE).to(tl.int64)
+        page = tl.load(line + at // PAGE).to(kind)
     return page * PAGE + at % PAGE
 
 
@@ -94,15 +95,17 @@ def attend(
     N,
     scale,
     window,
+    splits,
+    W32,
     HKV: tl.constexpr,
     GROUP: tl.constexpr,
     E: tl.constexpr,
     EP: tl.constexpr,
-    W32: tl.constexpr,
     PAGE: tl.constexpr,
-    SPLITS: tl.constexpr,
+    SINGLE: tl.constexpr,
     ROWS: tl.constexpr,
     WINDOW: tl.constexpr,
+    WIDE: tl.constexpr,
     PRECISION: tl.constexpr,
     STAGES: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -132,7 +135,7 @@ def attend(
         lower = tl.maximum(prefix - window + 1, 0) // BLOCK_N * BLOCK_N
     prefix_tiles = tl.cdiv(prefix - lower, BLOCK_N)
     tail_tiles = tl.cdiv(N, TAIL)
-    each = tl.cdiv(prefix_tiles + tail_tiles, SPLITS)
+    each = tl.cdiv(prefix_tiles + tail_tiles, splits)
     first = split * each
     last = tl.minimum(first + each, prefix_tiles + tail_tiles)
 
@@ -148,12 +151,12 @@ def attend(
     if not WINDOW:
         whole = begin + tl.maximum(end - begin, 0) // BLOCK_N * BLOCK_N
         for start in tl.range(begin, whole, BLOCK_N, num_stages=STAGES):
-            slots = slots_of(line, start, column, prefix, PAGE, BLOCK_N, False)
+            slots = slots_of(line, start, column, prefix, PAGE, BLOCK_N, WIDE, False)
             k = load_rows(keys, slots, k_s, column, element, E, EP, False).to(q.dtype)
             v = load_rows(values, slots, v_s, column, element, E, EP, False).to(q.dtype)
             peak, total, acc = absorb(q, k, v, real, peak, total, acc, scale, False, PRECISION)
     for start in tl.range(whole, end, BLOCK_N, num_stages=1):
-        slots = slots_of(line, start, column, prefix, PAGE, BLOCK_N, True)
+        slots = slots_of(line, start, column, prefix, PAGE, BLOCK_N, WIDE, True)
         inside = start + column < prefix
         k = load_rows(keys, slots, k_s, inside, element, E, EP, True).to(q.dtype)
         v = load_rows(values, slots, v_s, inside, element, E, EP, True).to(q.dtype)
@@ -162,34 +165,39 @@ def attend(
             seen = seen & ((start + column)[None, :] > (prefix + depth - window)[:, None])
         peak, total, acc = absorb(q, k, v, seen, peak, total, acc, scale, True, PRECISION)
 
+    # The sign of a length is 0: the rows are computed anew, so that they take no registers in the loops above.
+    row = (block + (prefix >> 31)) * BLOCK_M + tl.arange(0, BLOCK_M)
+    real = row < N * GROUP
+    node = tl.minimum(row // GROUP, N - 1)
     column = tl.arange(0, TAIL)
     keys = tree_keys + request * tk_b + head * tk_h
     values = tree_values + request * tv_b + head * tv_h
-    mine = words + (request * N + node) * W32
+    words += request * N * W32
     for tile in tl.range(tl.maximum(first - prefix_tiles, 0), tl.maximum(last - prefix_tiles, 0), num_stages=1):
         other = tile * TAIL + column
         inside = other < N
-        k = load_rows(keys, other.to(tl.int64), tk_n, inside, element, E, EP, True)
-        v = load_rows(values, other.to(tl.int64), tv_n, inside, element, E, EP, True)
-        low, high = tl.load(mine + 2 * tile), tl.load(mine + 2 * tile + 1)
-        bits = tl.where(column[None, :] < 32, low[:, None], high[:, None]) >> (column % 32)[None, :]
-        seen = (bits & 1) != 0
+        k = load_rows(keys, other, tk_n, inside, element, E, EP, True)
+        v = load_rows(values, other, tv_n, inside, element, E, EP, True)
+        seen = ((tl.load(words + node * W32 + tile)[:, None] >> column[None, :]) & 1) != 0
         if WINDOW:
             theirs = tl.load(depths + request * N + other, mask=inside, other=0)
             seen = seen & (depth[:, None] - theirs[None, :] < window)
         peak, total, acc = absorb(q, k, v, seen, peak, total, acc, scale, True, PRECISION)
 
-    if SPLITS == 1:
-        where = ((request * N + node) * (HKV * GROUP) + head * GROUP + row % GROUP)[:, None] * E + element[None, :]
-        result = acc / total[:, None]
-        tl.store(out + where, result.to(out.dtype.element_ty), mask=real[:, None] & (element < E)[None, :])
+    # Bases are scalars in 64 bits and offsets have 32: addresses of a whole tile in 64 bits would spill.
+    if SINGLE:
+        base = out + (request * N * (HKV * GROUP) + head * GROUP) * E
+        where = (node * (HKV * GROUP) + row % GROUP)[:, None] * E + element[None, :]
+        result = (acc * (1.0 / total)[:, None]).to(out.dtype.element_ty)
+        tl.store(base + where, result, mask=real[:, None] & (element < E)[None, :])
     else:
-        part = (pair.to(tl.int64) * SPLITS + split) * (N * GROUP) + row
+        part = (pair.to(tl.int64) * splits + split) * (N * GROUP)
         some = real & (total > 0)
         lse = tl.where(some, peak + tl.log2(tl.where(some, total, 1.0)), float("-inf"))
-        tl.store(part_lse + part, lse, mask=real)
+        tl.store(part_lse + part + row, lse, mask=real)
         result = acc / tl.where(some, total, 1.0)[:, None]
-        tl.store(out + part[:, None] * E + element[None, :], result, mask=some[:, None] & (element < E)[None, :])
+        where = row[:, None] * E + element[None, :]
+        tl.store(out + part * E + where, result, mask=some[:, None] & (element < E)[None, :])
 
 
 @triton.jit
@@ -198,65 +206,26 @@ def merge(
     part_lse,
     out,
     N,
+    splits,
     HKV: tl.constexpr,
     GROUP: tl.constexpr,
     E: tl.constexpr,
     EP: tl.constexpr,
-    SPLITS: tl.constexpr,
     SP: tl.constexpr,
-    BLOCK: tl.constexpr,
 ):
-    pair = tl.program_id(0).to(tl.int64)
-    row = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    real = row < N * GROUP
-    element = tl.arange(0, EP)
-    split = tl.arange(0, SP)
-    base = pair * SPLITS * (N * GROUP) + row
-    exists = real[:, None] & (split < SPLITS)[None, :]
-    lse = tl.load(part_lse + base[:, None] + split[None, :] * (N * GROUP), mask=exists, other=float("-inf"))
-    peak = tl.max(lse, axis=1)
-    peak = tl.where(peak == float("-inf"), 0.0, peak)
-    total = tl.sum(tl.exp2(lse - peak[:, None]), axis=1)
-    acc = tl.zeros([BLOCK, EP], tl.float32)
-    for index in tl.range(0, SPLITS, num_stages=3):
-        at = base + index * (N * GROUP)
-        weight = tl.exp2(tl.load(part_lse + at, mask=real, other=float("-inf")) - peak)
-        some = (weight > 0)[:, None] & (element < E)[None, :]
-        acc += weight[:, None] * tl.load(parts + at[:, None] * E + element[None, :], mask=some, other=0.0)
+    pair, row = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    split, element = tl.arange(0, SP), tl.arange(0, EP)
+    at = (pair * splits + split) * (N * GROUP) + row
+    lse = tl.load(part_lse + at, mask=split < splits, other=float("-inf"))
+    inside = (split < splits)[:, None] & (element < E)[None, :]
+    part = tl.load(parts + at[:, None] * E + element[None, :], mask=inside, other=0.0)
+    weight = tl.exp2(lse - tl.max(lse, axis=0))
+    # A part that saw no key was not written.
+    part = tl.where((weight > 0)[:, None], part * weight[:, None], 0.0)
+    result = tl.sum(part, axis=0) / tl.sum(weight, axis=0)
     request, head = pair // HKV, pair % HKV
-    where = ((request * N + row // GROUP) * (HKV * GROUP) + head * GROUP + row % GROUP)[:, None] * E + element[None, :]
-    result = acc / tl.where(total > 0, total, 1.0)[:, None]
-    tl.store(out + where, result.to(out.dtype.element_ty), mask=real[:, None] & (element < E)[None, :])
-
-
-@dataclass(frozen=True)
-class Config:
-    """Tile sizes, warps and pipeline stages of `attend`, and how many of its programs a multiprocessor holds."""
-
-    block_m: int
-    block_n: int
-    warps: int
-    stages: int
-    resident: int
-
-
-def config_of(target: Target, rows: int, size: int, itemsize: int) -> Config:
-    """The tuned configuration: first by head size (padded to a power of two), then by the rows that share a KV head."""
-    if itemsize == 4:
-        return Config(16, 32, 8, 1, 2)
-    table = tuning(target.arch)["attention"][str(max(64, triton.next_power_of_2(size)))]
-    limit = next((limit for limit in sorted(map(int, table)) if rows <= limit), max(map(int, table)))
-    return Config(**table[str(limit)])
-
-
-def splits_of(programs: int, places: int, tiles: int) -> int:
-    """Cuts of each line of tiles: what leaves the fewest places idle, against the cost of merging."""
-
-    def time(splits: int) -> float:
-        waves = -(-programs * splits // places)
-        return waves / splits * (1.05 if splits > 1 else 1.0) + 0.0005 * splits
-
-    return min(range(1, max(1, min(MAX_SPLITS, tiles // 2)) + 1), key=time)
+    where = ((request * N + row // GROUP) * (HKV * GROUP) + head * GROUP + row % GROUP) * E + element
+    tl.store(out + where, result.to(out.dtype.element_ty), mask=element < E)
 
 
 def tree_attention(
@@ -282,7 +251,8 @@ def tree_attention(
         require(tensor.stride(3) == 1, f"{name} has stride {tensor.stride(3)} along the head, allowed is 1")
     for name, tensor in (("key_pool", key_pool), ("value_pool", value_pool), ("table", table)):
         require(tensor.stride(-1) == 1, f"{name} has stride {tensor.stride(-1)} along its last axis, allowed is 1")
-    require(size <= 256, f"the head size is {size}, allowed on CUDA is 1 to 256")
+    most = 64 if query.dtype == torch.float32 else 256
+    require(size <= most, f"the head size is {size}, allowed on CUDA for {query.dtype} is 1 to {most}")
     target, packed = target_of(query.device), nodes * (heads // kv_heads)
     config = config or config_of(target, packed, size, query.element_size())
     blocks = triton.cdiv(packed, config.block_m)
@@ -295,7 +265,7 @@ def tree_attention(
     if splits > 1:
         parts = torch.empty(pairs, splits, packed, size, device=query.device)
         lse = torch.empty(pairs, splits, packed, device=query.device)
-    shape = {"HKV": kv_heads, "GROUP": heads // kv_heads, "E": size, "EP": padded, "SPLITS": splits}
+    shape = {"HKV": kv_heads, "GROUP": heads // kv_heads, "E": size, "EP": padded}
     attend[(blocks, pairs, splits)](
         query,
         tree_keys,
@@ -318,11 +288,14 @@ def tree_attention(
         nodes,
         scale * LOG2E,
         window or 0,
+        splits,
+        2 * tree.ancestors.shape[2],
         **shape,
-        W32=2 * tree.ancestors.shape[2],
         PAGE=page_size,
+        SINGLE=splits == 1,
         ROWS=rows is not None,
         WINDOW=window is not None,
+        WIDE=max(pool.shape[0] * pool.stride(0) for pool in (key_pool, value_pool)) >= 2**31,
         PRECISION="ieee" if query.dtype == torch.float32 else "tf32",
         STAGES=config.stages,
         BLOCK_M=config.block_m,
@@ -330,9 +303,9 @@ def tree_attention(
         TAIL=TAIL,
         num_warps=config.warps,
         num_stages=config.stages,
+        maxnreg=config.registers or None,
     )
     if splits > 1:
-        block = 4
-        grid = (pairs, triton.cdiv(packed, block))
-        merge[grid](parts, lse, out, nodes, **shape, SP=triton.next_power_of_2(splits), BLOCK=block, num_warps=4)
+        places = triton.next_power_of_2(splits)
+        merge[(pairs, packed)](parts, lse, out, nodes, splits, **shape, SP=places, num_warps=4)
     return out

@@ -1,9 +1,10 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
 """Target samples without sorting: cuts are found by searching the bits of the smallest logit that stays.
 
-`peaks` finds the best logit of every part of a row. `draw` has one program per row: temperature 0 returns the best token, else each
-cut is the greatest logit at or above which enough tokens (top-k) or enough weight (top-p) lie, found two bits a pass, and the
-uniform is inverted over tiles, then within one tile. Rows stay in the L2 cache between passes.
+`peaks` finds the best logit of every part of a row. `draw` has one program per row: temperature 0 returns the best
+token, else each cut is the greatest logit at or above which enough tokens (top-k) or enough weight (top-p) lie, found
+two bits a pass, and the uniform is inverted over tiles, then within one tile. Rows stay in the L2 cache between
+passes.
 """
 
 import torch
@@ -161,11 +162,12 @@ def sample_target(
     """int32 [B,N], as `ddtree.sample.sample_target`. A row with NaN or +inf gives some token of the vocabulary."""
     batch, nodes, vocab = logits.shape
     require(logits.stride(2) == 1, f"logits has stride {logits.stride(2)} along the vocabulary, allowed is 1")
-    rows, parts, device = batch * nodes, triton.cdiv(vocab, TILE), logits.device
+    tile, rows, device = min(TILE, triton.next_power_of_2(vocab)), batch * nodes, logits.device
+    parts = triton.cdiv(vocab, tile)
     part_max = torch.empty(rows, parts, device=device)
     part_id = torch.empty(rows, parts, dtype=torch.int32, device=device)
     strides = (logits.stride(0), logits.stride(1))
-    peaks[(rows, parts)](logits, part_max, part_id, nodes, vocab, *strides, TILE=TILE, num_warps=4)
+    peaks[(rows, parts)](logits, part_max, part_id, nodes, vocab, *strides, TILE=tile, num_warps=4)
     out = torch.empty(batch, nodes, dtype=torch.int32, device=device)
     draw[(rows,)](
         logits,
@@ -183,7 +185,7 @@ def sample_target(
         *strides,
         PARTS=triton.next_power_of_2(parts),
         LOW=LOW_BITS[logits.dtype],
-        TILE=TILE,
+        TILE=tile,
         num_warps=8,
     )
     return out

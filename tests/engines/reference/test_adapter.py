@@ -79,13 +79,14 @@ async def client(endpoint: Endpoint) -> AsyncIterator[Client]:
 async def test_one_process_serves_all_arms_and_says_which(endpoint: Endpoint, deployment: Deployment) -> None:
     commands = {tuple(ENGINE.command(arm, deployment, 1)) for arm in (PLAIN, CHAIN, TREE)}
     assert len(commands) == 1
-    for arm, block in ((PLAIN, None), (CHAIN, BLOCK), (TREE, BLOCK)):
+    forced = dataclasses.replace(TREE, chain=True)
+    for arm, block in ((PLAIN, None), (CHAIN, BLOCK), (forced, BLOCK), (TREE, BLOCK)):
         await ENGINE.configure(endpoint, arm)
         identity = await ENGINE.identify(endpoint)
         check_identity(identity, arm, deployment)
         assert identity.block_size == block
         assert identity.settings["max_queue"] == 3
-    for wrong in (CHAIN, dataclasses.replace(TREE, budget=6), dataclasses.replace(TREE, chain=True)):
+    for wrong in (CHAIN, dataclasses.replace(TREE, budget=6), forced):
         with pytest.raises(IdentityError):
             check_identity(await ENGINE.identify(endpoint), wrong, deployment)
 

@@ -150,8 +150,9 @@ async def test_a_dead_engine_fails_everything_that_waits(death: str) -> None:
     async with running(engine) as loop:
         tickets = [loop.submit(request(str(n))) for n in range(3)]
         if death == "command":
-            with pytest.raises(DeadError):
-                await loop.call(lambda engine: [][0])
+            calls = [loop.call(lambda engine: [][0]), loop.call(lambda engine: engine.has_work())]
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [DeadError, DeadError]
         for ticket in tickets:
             with pytest.raises(DeadError):
                 await tokens(ticket)

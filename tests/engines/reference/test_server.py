@@ -101,6 +101,7 @@ async def test_a_dead_engine_is_told_and_ends_the_process() -> None:
         await client.until("/health", 200)
         response = await begin(client)
         events = [json.loads(line[6:]) for line in (await response.text()).split("\n\n") if "{" in line]
+        await asyncio.sleep(0.4)
         health = await client.get("/health")
         code, log = await ended(child)
     assert "stopped after a fault" in events[-1]["error"]["message"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import decoders, models
 
 from engines.reference.text import TextStream, Tokenizer
 from tests.engines.reference.scripted import EOS, byte_tokenizer
@@ -56,6 +58,19 @@ def test_text_ends_before_the_first_stop_string(text: str, stops: list[str], cut
     end = min(ends)
     begin = min(text.index(stop) for stop in stops if stop in text[:end])
     assert ("".join(texts), kept) == (text[:begin], len(text[:end].encode()))
+
+
+def test_words_keep_their_spaces_where_a_decoder_strips_the_first() -> None:
+    """SentencePiece models write a space as the beginning of a word, and the decoder drops the text's first one."""
+    vocabulary = {"▁go": 0, "▁on": 1, "!": 2}
+    backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    backend.decoder = decoders.Metaspace()
+    tokenizer = Tokenizer(backend)
+    data = [0, 1, 2] * 30
+    stream = TextStream(tokenizer)
+    text = "".join(stream.push([token]).text for token in data) + stream.flush()
+    assert text == tokenizer.decode(data)
+    assert text.startswith("go on! go on!")
 
 
 def test_text_is_not_held_back_longer_than_needed() -> None:

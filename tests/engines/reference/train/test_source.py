@@ -49,7 +49,6 @@ def test_a_gguf_file_gives_the_weights_of_the_model_it_was_made_from(tmp_path, m
     weights = dict(model.model.state_dict())
     file = tmp_path / "tiny.gguf"
     writer = gguf.GGUFWriter(file, "llama")
-    writer.add_name("Tiny")
     writer.add_block_count(2)
     writer.add_context_length(128)
     writer.add_embedding_length(32)
@@ -75,7 +74,7 @@ def test_a_gguf_file_gives_the_weights_of_the_model_it_was_made_from(tmp_path, m
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda *_, **__: "tokenizer")
 
     source = read_source(file)
-    assert (source.name, source.tokenizer, source.config.rms_norm_eps) == ("Tiny", "tokenizer", 1e-5)
+    assert (source.name, source.tokenizer, source.config.rms_norm_eps) == ("tiny", "tokenizer", 1e-5)
     assert source.config.stop_ids == (2,)
     assert {f"model.{name}" for name in weights} == set(source.weights)
     for name, tensor in weights.items():

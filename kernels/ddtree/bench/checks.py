@@ -1,0 +1,170 @@
+"""Every kernel on fresh random inputs against float64 or, where results are discrete, against the reference."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+import ddtree
+from ddtree.bench import data
+from ddtree.bench.table import Check
+
+BFLOAT16, HALF, FLOAT = torch.bfloat16, torch.float16, torch.float32
+
+
+def all_checks() -> Iterator[Check]:
+    """Lazily, so that each is printed as soon as it is known."""
+    for group in (_topk, _trees, _masks, _acceptance, _samples, _moves, _attention):
+        yield from group()
+
+
+def _cpu(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.cpu()
+    if hasattr(value, "__dataclass_fields__"):
+        return type(value)(**{name: _cpu(item) for name, item in vars(value).items()})
+    return value
+
+
+def _exact(name: str, kernel: object, reference: object) -> Check:
+    """Error is the number of fields that differ."""
+    got = [kernel] if isinstance(kernel, torch.Tensor) else list(vars(kernel).values())
+    want = [reference] if isinstance(reference, torch.Tensor) else list(vars(reference).values())
+    pairs = [(g, w) for g, w in zip(got, want, strict=True) if isinstance(g, torch.Tensor)]
+    return Check(name, float(sum(not torch.equal(g.cpu(), w.cpu()) for g, w in pairs)), 0.0)
+
+
+def _close(name: str, got: torch.Tensor, want: torch.Tensor, allowed: float) -> Check:
+    error = (got.double() - want.double()).abs().max() / want.double().abs().max()
+    return Check(name, float(error), allowed)
+
+
+def _topk() -> Iterator[Check]:
+    for shape, k, dtype in (((1, 15, 151936), 16, BFLOAT16), ((3, 7, 49152), 64, FLOAT), ((2, 3, 1000), 256, HALF)):
+        rows = data.logits(*shape, dtype=dtype)
+        top, exact = ddtree.topk_logprobs(rows, k), rows.double()
+        values, order = torch.sort(exact, dim=-1, descending=True, stable=True)
+        lse = torch.logsumexp(exact, dim=-1)
+        name = f"topk {list(shape)} k={k} {str(dtype).removeprefix('torch.')}"
+        yield _exact(f"{name} ids", top.token_ids, order[..., :k].int())
+        yield _close(f"{name} log-probs", top.log_probs, values[..., :k] - lse[..., None], 1e-6)
+        halves = rows.chunk(2, dim=-1)
+        width = halves[0].shape[-1]
+        shards = [ddtree.topk_logprobs(half, k, vocab_offset=i * width) for i, half in enumerate(halves)]
+        yield _exact(f"{name} merged from shards", ddtree.merge_topk(shards).token_ids, top.token_ids)
+
+
+def _ties(shape: tuple[int, ...]) -> Iterator[tuple[str, torch.Tensor]]:
+    smooth = torch.sort(-torch.rand(shape) * 6, dim=-1, descending=True).values
+    yield "smooth", smooth
+    yield "quantised", torch.round(smooth)
+    yield "certain", torch.where(torch.rand(shape) < 0.5, 0.0, torch.round(smooth)).sort(-1, descending=True).values
+    yield "impossible", torch.where(torch.rand(shape) < 0.3, -torch.inf, smooth).sort(-1, descending=True).values
+    yield "nan", torch.where(torch.rand(shape) < 0.05, torch.nan, smooth)
+
+
+def _trees() -> Iterator[Check]:
+    for budget in (1, 15, 63, 64, 255):
+        for kind, rows in _ties((32, 15, 16)):
+            for chain in (False, True):
+                ids, roots = torch.randint(0, 1000, rows.shape, dtype=torch.int32), torch.arange(32)
+                budgets = torch.randint(1, budget + 1, (32,), dtype=torch.int32)
+                build = partial(ddtree.build_tree, max_nodes=budget + 1, chain=chain)
+                tree = build(rows.cuda(), ids.cuda(), roots.cuda(), budgets.cuda())
+                reference = build(rows, ids, roots, budgets)
+                yield _exact(f"tree 32 x budget <= {budget} {kind} chain={chain}", tree, reference)
+
+
+def _masks() -> Iterator[Check]:
+    for nodes in (16, 65, 256):
+        tree = data.tree(4, nodes)
+        prefix = torch.tensor([0, 5, 1000, 3], dtype=torch.int32)
+        reference = _cpu(tree)
+        yield _exact(f"ancestor mask {nodes}", ddtree.ancestor_mask(tree), ddtree.ancestor_mask(reference))
+        expected = ddtree.sglang_mask(reference, prefix)
+        out = torch.empty(expected.numel(), dtype=torch.uint8, device="cuda")
+        yield _exact(f"sglang mask {nodes}", ddtree.sglang_mask(tree, prefix.cuda(), out=out), expected)
+
+
+def _acceptance() -> Iterator[Check]:
+    for nodes in (16, 64, 256):
+        tree = data.tree(64, nodes)
+        follow = tree.tokens.gather(1, tree.first_child.clamp(min=0).long())
+        targets = torch.where(torch.rand(64, nodes, device="cuda") < 0.2, 1, follow)
+        reference = _cpu(tree)
+        result = ddtree.accept_greedy(tree, targets)
+        yield _exact(f"accept 64 x {nodes}", result, ddtree.accept_greedy(reference, targets.cpu()))
+
+
+def _samples() -> Iterator[Check]:
+    cases = ((0.0, 0, 1.0, 0.0), (1.0, 0, 1.0, 0.0), (0.8, 20, 1.0, 0.0), (1.0, 0, 0.9, 0.0), (0.7, 50, 0.9, 0.05))
+    heat, top_k, top_p, min_p = (torch.tensor(column) for column in zip(*cases, strict=True))
+    for dtype in (BFLOAT16, FLOAT):
+        rows, uniforms = data.logits(5, 64, 49152, dtype=dtype), torch.rand(5, 64)
+        inputs = (heat, top_k.int(), top_p.float(), min_p.float(), uniforms)
+        drawn = ddtree.sample_target(rows, *(tensor.cuda() for tensor in inputs)).cpu()
+        differ = (drawn != ddtree.sample_target(rows.cpu(), *inputs)).float().mean(dim=1)
+        kind = str(dtype).removeprefix("torch.")
+        yield Check(f"sample argmax {kind}, share that differs", float(differ[0]), 0.0)
+        # A uniform within a rounding error of a token's boundary may fall on either side.
+        yield Check(f"sample 4 settings {kind}, share that differs", float(differ[1:].max()), 0.04)
+
+
+def _moves() -> Iterator[Check]:
+    tree = data.tree(4, 64)
+    accepted = ddtree.accept_greedy(tree, tree.tokens.gather(1, tree.first_child.clamp(min=0).long()))
+    reference = _cpu(accepted)
+    prefix = torch.tensor([3, 0, 50, 7], dtype=torch.int32)
+    keys, values = (torch.randn(6, 4, 128, 8, 128, dtype=BFLOAT16) for _ in range(2))
+    moved = (keys.cuda(), values.cuda())
+    ddtree.compact_kv(*moved, accepted, prefix.cuda())
+    ddtree.compact_kv(keys, values, reference, prefix)
+    yield _exact("compact_kv keys", moved[0], keys)
+    yield _exact("compact_kv values", moved[1], values)
+    pools, slots = torch.randn(12, 512, 8, 128, dtype=BFLOAT16), torch.randperm(512)[:256].view(4, 64)
+    on_gpu = pools.cuda()
+    ddtree.compact_slots(ddtree.PoolTable.of(list(on_gpu)), slots.cuda(), accepted)
+    ddtree.compact_slots(ddtree.PoolTable.of(list(pools)), slots, reference)
+    yield _exact("compact_slots", on_gpu, pools)
+    hidden = torch.randn(4, 64, 4096, dtype=BFLOAT16)
+    yield _exact("gather_rows", ddtree.gather_rows(hidden.cuda(), accepted), ddtree.gather_rows(hidden, reference))
+
+
+def attention_error(case: data.Attention, run: Callable[[], torch.Tensor], name: str) -> Check:
+    """A tree attention against dense float64."""
+    allowed = {BFLOAT16: 1e-2, HALF: 2e-3, FLOAT: 1e-5}[case.query.dtype]
+    return _close(name, run(), _dense(case), allowed)
+
+
+def _dense(case: data.Attention) -> torch.Tensor:
+    out = torch.empty(case.query.shape, dtype=torch.float64, device="cuda")
+    group = case.query.shape[2] // case.tree_keys.shape[2]
+    mask = ddtree.ancestor_mask(case.tree)
+    for b, prefix in enumerate(case.prefix_lens.tolist()):
+        at = torch.arange(prefix, device="cuda")
+        slots = case.table[b, at // case.page].long() * case.page + at % case.page
+        keys = torch.cat([case.key_pool[slots], case.tree_keys[b]]).double().repeat_interleave(group, 1)
+        values = torch.cat([case.value_pool[slots], case.tree_values[b]]).double().repeat_interleave(group, 1)
+        seen = torch.cat([mask.new_ones(mask.shape[1], prefix), mask[b]], dim=1)
+        if case.window is not None:
+            depths = case.tree.depths[b].long()
+            seen &= torch.cat([at, prefix + depths])[None, :] > (prefix + depths)[:, None] - case.window
+        scores = torch.einsum("nhe,khe->hnk", case.query[b].double(), keys) * case.query.shape[3] ** -0.5
+        out[b] = torch.einsum("hnk,khe->nhe", scores.masked_fill(~seen, -torch.inf).softmax(-1), values)
+    return out
+
+
+def _attention() -> Iterator[Check]:
+    ragged = [0, 1, 63, 64, 1500]
+    kinds = [(BFLOAT16, 64, 16, 65), (BFLOAT16, 96, 16, 65), (BFLOAT16, 256, 16, 65), (HALF, 128, 16, 65)]
+    kinds += [(BFLOAT16, 128, 1, 65), (BFLOAT16, 128, 16, 8), (BFLOAT16, 128, 64, 128), (BFLOAT16, 128, 64, 255)]
+    for dtype, size, page, nodes in kinds:
+        case = data.attention(5, ragged, nodes, size=size, page=page, dtype=dtype)
+        kind = str(dtype).removeprefix("torch.")
+        yield attention_error(case, case.run, f"attention {kind} head {size} page {page} nodes {nodes} ragged")
+    for heads, kv_heads, window in ((32, 8, 100), (8, 8, None), (16, 1, None), (9, 3, 4096)):
+        case = data.attention(3, [9000, 30, 2000], 64, heads=heads, kv_heads=kv_heads, window=window)
+        yield attention_error(case, case.run, f"attention heads {heads}/{kv_heads} window {window} context 9000")
+    case = data.attention(2, [300, 77], 33, size=64, dtype=FLOAT)
+    yield attention_error(case, case.run, "attention float32 head 64")

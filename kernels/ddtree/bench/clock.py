@@ -1,0 +1,74 @@
+"""Times on the GPU, and the two speeds that floors are made of."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+Call = Callable[[], object]
+GRAPH_US = 20_000.0  # a captured graph lasts about so long at most, or one pass over its inputs
+
+
+def time_us(calls: Sequence[Call], replays: int = 15) -> float:
+    """Median microseconds of one call. The calls, which should differ in their inputs, are captured as one graph."""
+    once = eager_us(calls, 1) * len(calls)
+    rounds = max(1, min(32 // len(calls), round(GRAPH_US / once)))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(rounds):
+            for call in calls:
+                call()
+    graph.replay()
+    return statistics.median(_event_us(graph.replay) for _ in range(replays)) / (rounds * len(calls))
+
+
+def eager_us(calls: Sequence[Call], replays: int = 5) -> float:
+    """The same without a graph, for code that cannot be captured."""
+    for call in calls:
+        call()
+
+    def every() -> None:
+        for call in calls:
+            call()
+
+    return statistics.median(_event_us(every) for _ in range(replays)) / len(calls)
+
+
+def wall_us(call: Call, repeats: int = 10) -> float:
+    """Median microseconds on the host, waiting for the GPU before and after."""
+    times = []
+    for _ in range(repeats + 1):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) * 1e6)
+    return statistics.median(times[1:])
+
+
+def _event_us(run: Callable[[], object]) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) * 1e3
+
+
+def copies(size: int, most: int = 32) -> int:
+    """How many inputs of `size` bytes to rotate through, so that the L2 cache holds none of them."""
+    return max(1, min(most, 150_000_000 // max(size, 1)))
+
+
+def copy_bandwidth() -> float:
+    """Bytes per microsecond, read plus written, of a copy of 1 GiB."""
+    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    return 2 * source.numel() / time_us([lambda: target.copy_(source)], replays=5)
+
+
+def matmul_rate() -> float:
+    """Operations per microsecond of a bf16 matrix product of side 8192."""
+    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    return float(2 * 8192**3 / time_us([lambda: a @ b], replays=5))
