@@ -150,11 +150,10 @@ class MatchSpec(Spec):
     cpus: PositiveInt = 1
     memory_gib: Annotated[float, Field(gt=0)] = 2.0
 
-    @model_validator(mode="after")
-    def _gpus_with_accelerator(self) -> MatchSpec:
-        if self.accelerator and not self.gpus:
-            return self.model_copy(update={"gpus": 1})
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _one_gpu_of_an_accelerator(cls, data: Any) -> Any:
+        return {"gpus": 1} | data if isinstance(data, dict) and data.get("accelerator") else data
 
 
 class EngineSpec(Spec):

@@ -103,15 +103,18 @@ class RunStore:
         staging = self.trials_folder / f".{record.digest}"
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
-        requests.to_parquet(staging / "requests.parquet", index=False)
-        telemetry.to_parquet(staging / "telemetry.parquet", index=False)
-        steps = {"counters": asdict(counters), "stages": asdict(stages) if stages else None}
-        write_text(staging / "steps.json", json.dumps(steps))
-        (staging / "engine.log").write_bytes(engine_log)
-        write_text(staging / "trial.json", record.model_dump_json(indent=2))
-        target = self.trials_folder / record.digest
-        shutil.rmtree(target, ignore_errors=True)
-        staging.rename(target)
+        try:
+            requests.to_parquet(staging / "requests.parquet", index=False)
+            telemetry.to_parquet(staging / "telemetry.parquet", index=False)
+            steps = {"counters": asdict(counters), "stages": asdict(stages) if stages else None}
+            write_text(staging / "steps.json", json.dumps(steps))
+            (staging / "engine.log").write_bytes(engine_log)
+            write_text(staging / "trial.json", record.model_dump_json(indent=2))
+            target = self.trials_folder / record.digest
+            shutil.rmtree(target, ignore_errors=True)
+            staging.rename(target)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
 
     def trials(self) -> list[TrialRecord]:
         """Records of all stored trials, sorted by block, concurrency and arm."""
@@ -126,7 +129,12 @@ class RunStore:
             if record.state is not TrialState.VALID:
                 continue
             frame = pd.read_parquet(self.trials_folder / record.digest / "requests.parquet")
-            keys = {"trial": record.digest, "arm": record.arm, "concurrency": record.concurrency, "block": record.block}
+            keys: dict[str, Any] = {
+                "trial": record.digest,
+                "arm": record.arm,
+                "concurrency": record.concurrency,
+                "block": record.block,
+            }
             frames.append(frame.assign(**keys)[[*keys, *frame.columns]])
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 

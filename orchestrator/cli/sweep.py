@@ -44,7 +44,7 @@ def sweep(
     spec = load_spec(file, overrides)
     with connect(address) as cluster:
         choice = choose_profile(spec, profile, cluster.offers())
-        console.print(choice.line, highlight=False)
+        console.print(choice.line, highlight=False, soft_wrap=True)
         plan = _plan(spec, choice.profile, models.resolve)
         decision, report = run(plan, _open_run(file, plan, runs, resume, fresh), choice, console)
     console.print(f"\n[bold]{decision.sentence}[/bold]", highlight=False)
@@ -81,7 +81,7 @@ def plan(
         typer.echo(json.dumps(summary, indent=2))
         return
     console = Console()
-    console.print(line, highlight=False)
+    console.print(line, highlight=False, soft_wrap=True)
     console.print(plan_table(planned))
     console.print(
         f"{summary['trials']} trials of {summary['requests_per_arm']} requests an arm in {summary['blocks']} blocks; "
