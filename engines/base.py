@@ -147,12 +147,17 @@ class StageTimes:
 
 
 @dataclass(frozen=True)
-class Gap:
-    """The target's two most probable next tokens after a prefix, and their log-probability difference (>= 0)."""
+class Ranking:
+    """The target's most probable next tokens after a prefix, best first, with their log-probabilities."""
 
-    first: int
-    second: int
-    gap: float
+    token_ids: tuple[int, ...]
+    log_probs: tuple[float, ...]
+
+    def regret(self, token_id: int) -> float:
+        """How far the token's logit lies below the best one's (>= 0); infinite for a token that is not ranked."""
+        if token_id not in self.token_ids:
+            return float("inf")
+        return self.log_probs[0] - self.log_probs[self.token_ids.index(token_id)]
 
 
 class Engine(Protocol):
@@ -200,8 +205,8 @@ class Engine(Protocol):
     def request_counters(self, chunk: Mapping[str, object]) -> SpecCounters | None:
         """One request's counters from the final (usage) chunk of its stream; None where the engine does not tell."""
 
-    async def gap(self, endpoint: Endpoint, token_ids: list[int]) -> Gap:
-        """The logit gap between the two best next tokens after `token_ids` (the equivalence gate's evidence)."""
+    async def ranking(self, endpoint: Endpoint, token_ids: list[int]) -> Ranking:
+        """The best next tokens after `token_ids`: the equivalence gate's evidence."""
 
 
 def check_identity(identity: Identity, arm: Arm, deployment: Deployment) -> None:

@@ -1,19 +1,20 @@
 """The equivalence gate: greedy text of every speculative arm against plain decoding on the same engine.
 
 Three steps, because the middle one needs a server: `compare_texts` finds where texts part, the caller asks the engine
-for the logit gap after each candidate's prefix, `judge` decides. Texts may part only where the target itself was
-undecided: the two tokens are its two best and their gap is at most epsilon.
+for the best next tokens after each candidate's prefix, `judge` decides. Texts may part only where the target itself was
+undecided: the logits of both tokens lie at most epsilon below the best one's (three tokens can tie as well as two).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import pandas as pd
 
-from engines.base import Arm, Gap, Method
+from engines.base import Arm, Method, Ranking
 from orchestrator.records import Divergence, GateResult
 
 STOPPED = -1
@@ -82,11 +83,11 @@ def self_divergences(requests: pd.DataFrame, arm: str) -> list[Candidate]:
     return [_candidate(*pair) for pair in pairs if _comparable(*pair) and pair[0].tokens != pair[1].tokens]
 
 
-def near_tie_gap(setting: float | Literal["auto"], dtype: str, calibration: Mapping[Candidate, Gap]) -> float:
+def near_tie_gap(setting: float | Literal["auto"], dtype: str, calibration: Mapping[Candidate, Ranking]) -> float:
     """Epsilon: the largest logit gap that counts as a tie. 0 allows no divergence at all.
 
-    `auto` is 0 in float32. In a 16-bit type it is the largest gap at which plain decoding was seen to choose the
-    other of its two best at another batch size (`calibration`), held between a floor and a ceiling. Logits of 16 to
+    `auto` is 0 in float32. In a 16-bit type it is the largest gap at which plain decoding was seen to choose
+    another token at another batch size (`calibration`), held between a floor and a ceiling. Logits of 16 to
     32, where greedy choices are made, are spaced by 2^(4 - mantissa bits): 1/8 in bfloat16, 1/64 in float16. The
     floor is two spacings: either logit may round to a neighbour, and a sweep at one concurrency calibrates nothing.
     The ceiling is eight: an engine that contradicts itself by more (a factor e in probability, in bfloat16) does not
@@ -97,17 +98,17 @@ def near_tie_gap(setting: float | Literal["auto"], dtype: str, calibration: Mapp
     if dtype == "float32":
         return 0.0
     spacing = 2.0 ** (4 - _MANTISSA_BITS[dtype])
-    seen = [gap.gap for candidate, gap in calibration.items() if _among_best(candidate, gap)]
-    return min(8 * spacing, max([2 * spacing, *seen]))
+    gaps = [logit_gap(candidate, ranking) for candidate, ranking in calibration.items()]
+    return min(8 * spacing, max([2 * spacing, *(gap for gap in gaps if math.isfinite(gap))]))
 
 
 def judge(
-    agreements: Sequence[Agreement], gaps: Mapping[Candidate, Gap], epsilon: float
+    agreements: Sequence[Agreement], rankings: Mapping[Candidate, Ranking], epsilon: float
 ) -> tuple[list[GateResult], list[Divergence]]:
-    """Gate results in the order of `agreements`, and every divergence. `gaps` holds the gap of every candidate."""
+    """Gate results in the order of `agreements`, and every divergence. `rankings` holds every candidate's."""
     results, divergences = [], []
     for agreement in agreements:
-        own = [_divergence(candidate, gaps[candidate], epsilon) for candidate in agreement.candidates]
+        own = [_divergence(candidate, rankings[candidate], epsilon) for candidate in agreement.candidates]
         results.append(_result(agreement, own, epsilon))
         divergences += own
     return results, divergences
@@ -159,13 +160,22 @@ def _candidate(expected: _Text, actual: _Text) -> Candidate:
     )
 
 
-def _among_best(candidate: Candidate, gap: Gap) -> bool:
-    """Whether the two texts went on with the target's two best tokens. A stop token may be either of them."""
+def logit_gap(candidate: Candidate, ranking: Ranking) -> float:
+    """How far the worse of the two tokens lies below the target's best. Infinite for one that is not ranked.
+
+    A stop token is not in the text, so it may be any ranked token but the other text's: the best of those.
+    """
     pair = {candidate.expected, candidate.actual}
-    return CUT not in pair and pair - {STOPPED} <= {gap.first, gap.second}
+    if CUT in pair:
+        return math.inf
+    tokens = pair - {STOPPED}
+    if STOPPED in pair:
+        tokens |= {next((token for token in ranking.token_ids if token not in pair), CUT)}
+    return max(ranking.regret(token) for token in tokens)
 
 
-def _divergence(candidate: Candidate, gap: Gap, epsilon: float) -> Divergence:
+def _divergence(candidate: Candidate, ranking: Ranking, epsilon: float) -> Divergence:
+    gap = logit_gap(candidate, ranking)
     return Divergence(
         arm=candidate.arm,
         prompt_id=candidate.prompt_id,
@@ -173,8 +183,8 @@ def _divergence(candidate: Candidate, gap: Gap, epsilon: float) -> Divergence:
         position=candidate.position,
         expected_token=candidate.expected,
         actual_token=candidate.actual,
-        gap=gap.gap,
-        near_tie=epsilon > 0 and gap.gap <= epsilon and _among_best(candidate, gap),
+        gap=gap,
+        near_tie=epsilon > 0 and gap <= epsilon,
     )
 
 

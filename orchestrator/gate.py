@@ -1,4 +1,4 @@
-"""The equivalence gate's part that acts: logit gaps from a running engine, and the trial that calibrates near-ties."""
+"""The equivalence gate's part that acts: the best next tokens from a running engine, and the trial that calibrates near-ties."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from engines.base import Arm, Gap
+from engines.base import Arm, Ranking
 from orchestrator.cluster import Choice
 from orchestrator.deployments import CALIBRATION_CONCURRENCY
 from orchestrator.equivalence import Agreement, Candidate, compare_texts, judge, near_tie_gap, self_divergences
@@ -44,7 +44,7 @@ def run_gate(
     divergences: list[Divergence] = []
     for agreement in agreements:
         epsilon = evidence.epsilon.get(arm_named(plan, agreement.arm).engine, 0.0)
-        judged, parted = judge([agreement], evidence.gaps, epsilon)
+        judged, parted = judge([agreement], evidence.rankings, epsilon)
         results += judged
         divergences += parted
     _write(store.folder / "equivalence.parquet", divergences)
@@ -55,9 +55,9 @@ def run_gate(
 
 @dataclass(frozen=True)
 class _Evidence:
-    """The gap after every candidate's prefix, and each engine's largest near-tie."""
+    """The best next tokens after every candidate's prefix, and each engine's largest near-tie."""
 
-    gaps: Mapping[Candidate, Gap]
+    rankings: Mapping[Candidate, Ranking]
     epsilon: Mapping[str, float]
 
 
@@ -74,19 +74,19 @@ class _Gate:
         for agreement in self._agreements:
             if agreement.reference and agreement.candidates:
                 found.setdefault(agreement.reference, []).extend(agreement.candidates)
-        gaps: dict[Candidate, Gap] = {}
+        rankings: dict[Candidate, Ranking] = {}
         epsilon = {}
         async with open_slots(choice, 1, _ANY_LOAD, self._say) as slots:
             for name, candidates in found.items():
                 reference = arm_named(self._plan, name)
-                gaps |= await self._gaps(slots[0], reference, candidates)
+                rankings |= await self._rankings(slots[0], reference, candidates)
                 epsilon[reference.engine] = await self._epsilon(slots[0], reference)
-        return _Evidence(gaps, epsilon)
+        return _Evidence(rankings, epsilon)
 
-    async def _gaps(self, slot: SlotHandle, arm: Arm, candidates: Sequence[Candidate]) -> dict[Candidate, Gap]:
+    async def _rankings(self, slot: SlotHandle, arm: Arm, candidates: Sequence[Candidate]) -> dict[Candidate, Ranking]:
         prefixes = [candidate.prefix for candidate in candidates]
-        gaps = await slot.gaps(arm, self._plan.deployments[arm.engine], prefixes)
-        return dict(zip(candidates, gaps, strict=True))
+        rankings = await slot.rankings(arm, self._plan.deployments[arm.engine], prefixes)
+        return dict(zip(candidates, rankings, strict=True))
 
     async def _epsilon(self, slot: SlotHandle, arm: Arm) -> float:
         """The largest near-tie; calibrated where the setting is `auto` and the type rounds."""
@@ -94,7 +94,7 @@ class _Gate:
         if setting != "auto" or dtype == "float32":
             return near_tie_gap(setting, dtype, {})
         candidates = self_divergences(await self._twice(slot, arm), arm.name)
-        return near_tie_gap(setting, dtype, await self._gaps(slot, arm, candidates))
+        return near_tie_gap(setting, dtype, await self._rankings(slot, arm, candidates))
 
     async def _twice(self, slot: SlotHandle, arm: Arm) -> pd.DataFrame:
         """Requests that hold the arm at two concurrencies: the sweep's own, or with one block measured once more."""

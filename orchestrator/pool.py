@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from engines.base import Arm, Deployment, EngineError, Gap
+from engines.base import Arm, Deployment, EngineError, Ranking
 from orchestrator.cluster import Choice
 from orchestrator.errors import InputError
 from orchestrator.leash import GRACE_S
@@ -51,17 +51,17 @@ class SlotHandle:
             await self.open()
         return measurement
 
-    async def gaps(self, arm: Arm, deployment: Deployment, prefixes: Sequence[Sequence[int]]) -> list[Gap]:
-        """Logit gaps after prefixes. EngineError when the engine cannot tell."""
+    async def rankings(self, arm: Arm, deployment: Deployment, prefixes: Sequence[Sequence[int]]) -> list[Ranking]:
+        """The best next tokens after prefixes. EngineError when the engine cannot tell."""
         import ray
 
         try:
-            gaps: list[Gap] = await self._actor.gaps.remote(arm, deployment, prefixes)
+            rankings: list[Ranking] = await self._actor.rankings.remote(arm, deployment, prefixes)
         except ray.exceptions.RayActorError as error:
-            raise EngineError("the slot's actor died while it was asked for logit gaps") from error
+            raise EngineError("the slot's actor died while it was asked for the best next tokens") from error
         except EngineError as error:
             raise EngineError(_said(error)) from error
-        return gaps
+        return rankings
 
     async def activity(self) -> Activity:
         activity: Activity = await self._actor.activity.remote()

@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from engines.base import Arm, Deployment, EngineError, Gap
+from engines.base import Arm, Deployment, EngineError, Ranking
 from engines.registry import get_engine
 from orchestrator import gpus, process
 from orchestrator.answer import one_line
@@ -73,15 +73,15 @@ class Slot:
         self._doing("idle")
         return measurement
 
-    async def gaps(self, arm: Arm, deployment: Deployment, prefixes: Sequence[Sequence[int]]) -> list[Gap]:
-        """The target's logit gap after each prefix, from the arm's engine. EngineError when it cannot tell."""
-        self._doing("asking for logit gaps")
+    async def rankings(self, arm: Arm, deployment: Deployment, prefixes: Sequence[Sequence[int]]) -> list[Ranking]:
+        """The target's best next tokens after each prefix, from the arm's engine. EngineError when it cannot tell."""
+        self._doing("asking for the best next tokens")
         try:
             await self._bring_up(arm, deployment)
             assert self._process is not None
             engine, endpoint = self._process.engine, self._process.endpoint
             await engine.configure(endpoint, arm)
-            return [await engine.gap(endpoint, list(prefix)) for prefix in prefixes]
+            return [await engine.ranking(endpoint, list(prefix)) for prefix in prefixes]
         except ENGINE_FAILURES as error:
             reason = await self._why(error)
             await self.close()

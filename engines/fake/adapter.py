@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engines import client
-from engines.base import Arm, Deployment, Endpoint, EngineError, Gap, Identity, Method, SpecCounters, StageTimes
+from engines.base import Arm, Deployment, Endpoint, EngineError, Identity, Method, Ranking, SpecCounters, StageTimes
 from engines.fake.script import START_OPTIONS, Script
 
 
@@ -65,9 +65,9 @@ class FakeEngine:
     def request_counters(self, chunk: Mapping[str, object]) -> SpecCounters | None:
         return client.usage_counters(chunk)
 
-    async def gap(self, endpoint: Endpoint, token_ids: list[int]) -> Gap:
-        answer = await client.post_json(endpoint, "/gap", {"token_ids": token_ids})
-        return Gap(answer["first"], answer["second"], answer["gap"])
+    async def ranking(self, endpoint: Endpoint, token_ids: list[int]) -> Ranking:
+        answer = await client.post_json(endpoint, "/ranking", {"token_ids": token_ids})
+        return Ranking(tuple(answer["token_ids"]), tuple(answer["log_probs"]))
 
 
 def _script(arm: Arm) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class FakeServer:
         app.router.add_get("/health", self.health)
         app.router.add_get("/server_info", self.info)
         app.router.add_post("/configure", self.configure)
-        app.router.add_post("/gap", self.gap)
+        app.router.add_post("/ranking", self.ranking)
         app.router.add_post("/v1/completions", self.answer)
         app.router.add_post("/v1/chat/completions", self.answer)
         return app
@@ -87,9 +87,9 @@ class FakeServer:
         self._served = 0
         return web.json_response(_MARK)
 
-    async def gap(self, request: web.Request) -> web.Response:
-        first, second = candidates(prefix_state((await request.json())["token_ids"]))
-        return web.json_response(_MARK | {"first": first, "second": second, "gap": self._script.gap})
+    async def ranking(self, request: web.Request) -> web.Response:
+        best = candidates(prefix_state((await request.json())["token_ids"]))
+        return web.json_response(_MARK | {"token_ids": best, "log_probs": [-0.5, -0.5 - self._script.gap]})
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         try:

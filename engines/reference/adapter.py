@@ -6,11 +6,12 @@ import subprocess
 from collections.abc import Mapping
 
 from engines import client
-from engines.base import Arm, Deployment, Endpoint, EngineError, Gap, Identity, Method, SpecCounters, StageTimes
+from engines.base import Arm, Deployment, Endpoint, EngineError, Identity, Method, Ranking, SpecCounters, StageTimes
 
 _MODEL = "target"
 _SOFTWARE_S = 60
-_GAP_S = 120.0
+_RANKING_S = 120.0
+_RANKED = 5
 
 
 class ReferenceEngine:
@@ -83,20 +84,19 @@ class ReferenceEngine:
     def request_counters(self, chunk: Mapping[str, object]) -> SpecCounters | None:
         return client.usage_counters(chunk)
 
-    async def gap(self, endpoint: Endpoint, token_ids: list[int]) -> Gap:
+    async def ranking(self, endpoint: Endpoint, token_ids: list[int]) -> Ranking:
         body = {
             "model": endpoint.model,
             "prompt": token_ids,
             "max_tokens": 1,
             "temperature": 0,
             "ignore_eos": True,
-            "logprobs": 2,
+            "logprobs": _RANKED,
             "return_token_ids": True,
         }
-        answer = await client.post_json(endpoint, "/v1/completions", body, _GAP_S)
+        answer = await client.post_json(endpoint, "/v1/completions", body, _RANKING_S)
         try:
             logprobs = answer["choices"][0]["logprobs"]
-            (first, second), (best, next_best) = logprobs["top_token_ids"][0], logprobs["top_token_logprobs"][0]
-            return Gap(int(first), int(second), float(best) - float(next_best))
+            return Ranking(tuple(logprobs["top_token_ids"][0]), tuple(logprobs["top_token_logprobs"][0]))
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise EngineError(f"{endpoint.base_url}: the log-probabilities cannot be read: {answer!r:.200}") from error

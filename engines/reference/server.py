@@ -41,11 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def serve(options: Options, load: Callable[[], Loaded]) -> int:
     """Serve what `load` returns until a signal or a fault. Returns the exit code."""
     try:
-        listener = socket.create_server((options.host, options.port), backlog=2048)
+        listener = listen(options.host, options.port)
     except OSError as error:
         log.error("cannot listen on %s:%d: %s", options.host, options.port, error.strerror)
         return 1
     return asyncio.run(_serve(options, load, listener))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket whose connections send at once.
+
+    asyncio sets TCP_NODELAY only on sockets it opened itself. Without it the first chunks of a stream wait for the
+    client's delayed acknowledgement, 40 ms, which lengthens TTFT and shortens TPOT.
+    """
+    listener = socket.create_server((host, port), backlog=2048)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted connections inherit it
+    return listener
 
 
 async def _serve(options: Options, load: Callable[[], Loaded], listener: socket.socket) -> int:

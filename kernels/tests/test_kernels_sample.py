@@ -32,6 +32,29 @@ def test_equals_the_reference(by_kernel, dtype, vocab):
     assert len(set(drawn[0].tolist())) > 1
 
 
+@pytest.mark.parametrize("capacity", [8, 512])
+def test_a_cut_too_wide_to_list_is_searched_whole(by_kernel, monkeypatch, capacity):
+    monkeypatch.setattr("ddtree.triton.sample.CAPACITY", capacity)
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(1, 4, 4500, generator=generator)
+    uniforms = torch.tensor([[0.0, 0.3, 0.7, 0.9999]])
+    for top_k, top_p, min_p in ((3000, 1.0, 0.0), (0, 0.95, 0.0), (40, 0.9, 0.0), (0, 1.0, 0.1)):
+        options = (torch.ones(1), torch.tensor([top_k]), torch.tensor([top_p]), torch.tensor([min_p]), uniforms)
+        drawn = by_kernel(ddtree.sample_target, logits, *options)
+        assert torch.equal(drawn, ddtree.sample_target(logits, *options)), (top_k, top_p, min_p)
+
+
+def test_a_cut_far_below_the_best_token(by_kernel):
+    logits = torch.full((1, 3, 4500), -30.0)
+    logits[..., 4400] = 0.0
+    logits[..., 100:103] = torch.tensor([-25.0, -26.0, -27.0])
+    uniforms = torch.tensor([[0.0, 0.5, 0.999999]])
+    for top_k, top_p in ((3, 1.0), (200, 1.0), (0, 0.99)):
+        options = (torch.full((1,), 9.0), torch.tensor([top_k]), torch.tensor([top_p]), torch.zeros(1), uniforms)
+        drawn = by_kernel(ddtree.sample_target, logits, *options)
+        assert torch.equal(drawn, ddtree.sample_target(logits, *options)), (top_k, top_p)
+
+
 def test_ties_at_a_cut_all_stay(by_kernel):
     logits = torch.tensor([0.0, -1.0, -1.0, -1.0, -3.0]).expand(1, 5, 5).contiguous()
     uniforms = torch.tensor([0.0, 0.5, 0.6, 0.9, 0.999])[None]

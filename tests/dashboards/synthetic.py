@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from engines.base import Arm, Deployment, Gap, Method, SpecCounters, StageTimes
+from engines.base import Arm, Deployment, Method, Ranking, SpecCounters, StageTimes
 from orchestrator.decision import decide
 from orchestrator.equivalence import compare_texts, judge
 from orchestrator.plan import Plan, Trial, make_plan
@@ -248,12 +248,13 @@ def _telemetry(seconds: float, draw: random.Random, gpu: bool) -> pd.DataFrame:
 def _decide(store: RunStore, plan: Plan, scenario: Scenario) -> None:
     requests = store.requests()
     agreements = compare_texts(requests, plan.arms, plan.spec.selection.baseline)
-    gaps = {}
+    rankings = {}
     for agreement in agreements:
         scripted = scenario.divergent.get(agreement.arm, [])
         for number, candidate in enumerate(agreement.candidates):
-            gaps[candidate] = Gap(candidate.expected, candidate.actual, scripted[number % len(scripted)])
-    gates, divergences = judge(agreements, gaps, 0.25)
+            tokens = (candidate.expected, candidate.actual)
+            rankings[candidate] = Ranking(tokens, (-0.5, -0.5 - scripted[number % len(scripted)]))
+    gates, divergences = judge(agreements, rankings, 0.25)
     rows = [divergence.model_dump() for divergence in divergences]
     pd.DataFrame(rows, columns=list(_DIVERGENCE_COLUMNS)).to_parquet(store.folder / "equivalence.parquet")
     store.write_decision(decide(plan, store.trials(), requests, gates))

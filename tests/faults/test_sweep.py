@@ -84,14 +84,14 @@ def test_a_slot_without_the_profiles_gpu_is_refused(
     assert output.getvalue() == f"left out: {reason}\n"
 
 
-async def test_a_gap_that_cannot_be_asked_for_is_one_line(cluster: Cluster, mark: str) -> None:
+async def test_a_ranking_that_cannot_be_asked_for_is_one_line(cluster: Cluster, mark: str) -> None:
     async with open_slots(TWO, 1, ANY_LOAD, print) as (slot,):
         with pytest.raises(EngineError) as caught:
-            await slot.gaps(arm(fail="start"), deployment(environment={VARIABLE: mark}), [[1, 2]])
+            await slot.rankings(arm(fail="start"), deployment(environment={VARIABLE: mark}), [[1, 2]])
         assert str(caught.value).endswith("error: scripted failure at start")
         assert "\n" not in str(caught.value)
-        (gap,) = await slot.gaps(arm(gap=0.25), deployment(environment={VARIABLE: mark}), [[1, 2]])
-    assert gap.gap == 0.25
+        (found,) = await slot.rankings(arm(gap=0.25), deployment(environment={VARIABLE: mark}), [[1, 2]])
+    assert found.log_probs[0] - found.log_probs[1] == 0.25
 
 
 async def test_a_slot_waits_for_its_resources_and_says_so(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,12 @@
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.base import Arm, Gap, Method
+from engines.base import Arm, Method, Ranking
 from orchestrator.equivalence import CUT, STOPPED, Candidate, compare_texts, judge, near_tie_gap, self_divergences
 from orchestrator.records import Divergence, GateResult
 from tests.orchestrator.sample import failed, frame, request
@@ -22,15 +24,19 @@ def candidate(expected: int = 3, actual: int = 4) -> Candidate:
     return Candidate("tree", "chat-01", 1, 2, expected, actual, (7, 8, 1, 2))
 
 
-def verdict(requests: pd.DataFrame, gap: Gap, epsilon: float) -> tuple[GateResult, list[Divergence]]:
+def ranking(first: int, second: int, gap: float) -> Ranking:
+    return Ranking((first, second), (-0.5, -0.5 - gap))
+
+
+def verdict(requests: pd.DataFrame, found: Ranking, epsilon: float) -> tuple[GateResult, list[Divergence]]:
     agreements = compare_texts(requests, [PLAIN, TREE], "plain")
-    gaps = {c: gap for a in agreements for c in a.candidates}
-    (result,), divergences = judge(agreements, gaps, epsilon)
+    rankings = {c: found for a in agreements for c in a.candidates}
+    (result,), divergences = judge(agreements, rankings, epsilon)
     return result, divergences
 
 
 def test_equal_texts_pass() -> None:
-    result, divergences = verdict(texts([1, 2, 3], [1, 2, 3]), Gap(0, 0, 0.0), 0.0)
+    result, divergences = verdict(texts([1, 2, 3], [1, 2, 3]), ranking(0, 0, 0.0), 0.0)
     assert result.passed
     assert (result.prompts, result.exact, result.near_ties, result.violations) == (1, 1, 0, 0)
     assert divergences == []
@@ -55,17 +61,26 @@ def test_prefix_is_what_both_share(expected: list[int], actual: list[int]) -> No
 
 def test_near_tie_needs_the_two_best_and_a_small_gap() -> None:
     requests = texts([1, 2, 3], [1, 2, 4])
-    for gap, near in [(Gap(3, 4, 0.2), True), (Gap(4, 3, 0.2), True), (Gap(3, 4, 0.3), False), (Gap(3, 5, 0.1), False)]:
-        result, (divergence,) = verdict(requests, gap, 0.25)
+    near_and_far = [((3, 4, 0.2), True), ((4, 3, 0.2), True), ((3, 4, 0.3), False), ((3, 5, 0.1), False)]
+    for (first, second, gap), near in near_and_far:
+        result, (divergence,) = verdict(requests, ranking(first, second, gap), 0.25)
         assert divergence.near_tie is near
         assert result.passed is near
         assert (result.near_ties, result.violations) == (int(near), int(not near))
         assert bool(result.reason) is not near
-    assert (divergence.position, divergence.expected_token, divergence.actual_token, divergence.gap) == (2, 3, 4, 0.1)
+    assert (divergence.position, divergence.expected_token, divergence.actual_token) == (2, 3, 4)
+    assert divergence.gap == math.inf
+
+
+def test_three_tokens_can_tie() -> None:
+    tied = Ranking((9, 3, 4), (-1.0, -1.0, -1.1))
+    result, (divergence,) = verdict(texts([1, 2, 3], [1, 2, 4]), tied, 0.25)
+    assert result.passed
+    assert divergence.gap == pytest.approx(0.1)
 
 
 def test_no_divergence_is_allowed_at_epsilon_zero() -> None:
-    result, (divergence,) = verdict(texts([1, 2, 3], [1, 2, 4]), Gap(3, 4, 0.0), 0.0)
+    result, (divergence,) = verdict(texts([1, 2, 3], [1, 2, 4]), ranking(3, 4, 0.0), 0.0)
     assert not result.passed
     assert not divergence.near_tie
     assert "chat-01 at token 2" in result.reason
@@ -74,7 +89,7 @@ def test_no_divergence_is_allowed_at_epsilon_zero() -> None:
 def test_one_violation_among_many_fails() -> None:
     rows = [request(arm=a, prompt_id=f"p{i}", token_ids=[1, i]) for a in ("plain", "tree") for i in range(20)]
     rows[-1] |= {"token_ids": [1, 99]}
-    result, divergences = verdict(frame(*rows), Gap(5, 6, 0.01), 0.25)
+    result, divergences = verdict(frame(*rows), ranking(5, 6, 0.01), 0.25)
     assert (result.prompts, result.exact, result.violations, result.passed) == (20, 19, 1, False)
     assert len(divergences) == 1
 
@@ -82,11 +97,11 @@ def test_one_violation_among_many_fails() -> None:
 def test_a_text_that_is_the_others_beginning_differs() -> None:
     """Stopping is a choice of the model and can be a near-tie; being cut short is not."""
     stopped = texts([1, 2, 3], [1, 2])
-    result, (divergence,) = verdict(stopped, Gap(3, 50, 0.1), 0.25)
+    result, (divergence,) = verdict(stopped, ranking(3, 50, 0.1), 0.25)
     assert (divergence.expected_token, divergence.actual_token) == (3, STOPPED)
     assert result.passed
-    assert not verdict(stopped, Gap(50, 4, 0.1), 0.25)[0].passed
-    result, (divergence,) = verdict(texts([1, 2, 3], [1, 2], finish_reason="length"), Gap(3, 50, 0.1), 0.25)
+    assert not verdict(stopped, ranking(50, 4, 0.1), 0.25)[0].passed
+    result, (divergence,) = verdict(texts([1, 2, 3], [1, 2], finish_reason="length"), ranking(3, 50, 0.1), 0.25)
     assert divergence.actual_token == CUT
     assert not result.passed
 
@@ -102,7 +117,7 @@ def test_a_text_that_is_the_others_beginning_differs() -> None:
     ],
 )
 def test_a_gate_never_passes_for_want_of_evidence(requests: pd.DataFrame, reason: str) -> None:
-    result, _ = verdict(requests, Gap(0, 0, 0.0), 0.25)
+    result, _ = verdict(requests, ranking(0, 0, 0.0), 0.25)
     assert not result.passed
     assert reason in result.reason
 
@@ -144,13 +159,13 @@ def test_plain_decoding_against_itself_calibrates() -> None:
 
 
 def test_epsilon() -> None:
-    def seen(gap: Gap) -> dict[Candidate, Gap]:
-        return {candidate(): gap}
+    def seen(found: Ranking) -> dict[Candidate, Ranking]:
+        return {candidate(): found}
 
-    assert near_tie_gap("auto", "float32", seen(Gap(3, 4, 0.5))) == 0.0
+    assert near_tie_gap("auto", "float32", seen(ranking(3, 4, 0.5))) == 0.0
     assert near_tie_gap(0.5, "float32", {}) == 0.5
     assert near_tie_gap("auto", "bfloat16", {}) == 0.25
     assert near_tie_gap("auto", "float16", {}) == 0.03125
-    assert near_tie_gap("auto", "bfloat16", seen(Gap(4, 3, 0.6))) == 0.6
-    assert near_tie_gap("auto", "bfloat16", seen(Gap(4, 5, 0.6))) == 0.25, "not its two best: a fault, no rounding"
-    assert near_tie_gap("auto", "bfloat16", seen(Gap(3, 4, 7.0))) == 1.0
+    assert near_tie_gap("auto", "bfloat16", seen(ranking(4, 3, 0.6))) == pytest.approx(0.6)
+    assert near_tie_gap("auto", "bfloat16", seen(ranking(4, 5, 0.6))) == 0.25, "not its two best: a fault, no rounding"
+    assert near_tie_gap("auto", "bfloat16", seen(ranking(3, 4, 7.0))) == 1.0

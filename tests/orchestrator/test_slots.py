@@ -134,13 +134,13 @@ async def test_what_a_slot_does_can_be_asked(slot: Slot, mark: str) -> None:
     assert heard == ["starting the engine", "warming up", "measuring", "idle"]
 
 
-async def test_gaps_come_from_an_engine_of_the_arm(slot: Slot, mark: str) -> None:
+async def test_rankings_come_from_an_engine_of_the_arm(slot: Slot, mark: str) -> None:
     deployed = deployment(environment={VARIABLE: mark})
-    gaps = await slot.gaps(arm(gap=0.5), deployed, [[1, 2], [3]])
-    assert [gap.gap for gap in gaps] == [0.5, 0.5]
-    assert gaps[0].first != gaps[0].second
+    first, second = await slot.rankings(arm(gap=0.5), deployed, [[1, 2], [3]])
+    assert [found.log_probs[0] - found.log_probs[1] for found in (first, second)] == [0.5, 0.5]
+    assert len(set(first.token_ids)) == 2
     with pytest.raises(EngineError, match="scripted failure at start"):
-        await slot.gaps(arm(fail="start"), deployed, [[1]])
+        await slot.rankings(arm(fail="start"), deployed, [[1]])
 
 
 RTX = MatchSpec(accelerator="RTX-PRO-6000", gpus=1)

@@ -1,15 +1,17 @@
-"""python -m ddtree.bench [--only NAME ...] [--no-dense] [--out FILE] | --check-only | --tune [--heads 64 128 256]"""
+"""python -m ddtree.bench [--only NAME ...] [--no-dense] [--out FILE] | --check-only | --small | --tune [--heads 64 128 256]"""
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from ddtree.bench.table import Check, Row
 
-PARTS = ("checks", "steps", "attention")
+PARTS = ("checks", "small", "steps", "attention")
 
 
 def main() -> int:
@@ -19,10 +21,8 @@ def main() -> int:
         _say("ddtree.bench needs a CUDA device")
         return 2
     torch.manual_seed(options.seed)
-    report = _tuned(options.heads) if options.tune else _measured(options)
-    if options.out:
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
-    return 1 if report.get("failed") else 0
+    report = _tuned(options) if options.tune else _measured(options)
+    return 1 if report["failed"] else 0
 
 
 def _say(text: str) -> None:
@@ -31,8 +31,9 @@ def _say(text: str) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="ddtree.bench", description="Check the tree kernels and time them.")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=["checks", "steps", "attention"])
     parser.add_argument("--check-only", action="store_const", const=["checks"], dest="only")
+    parser.add_argument("--small", action="store_const", const=["small"], dest="only", help="few and small checks")
     parser.add_argument("--no-dense", action="store_true", help="skip the SDPA and FlexAttention baselines")
     parser.add_argument("--tune", action="store_true", help="search for tile sizes instead")
     parser.add_argument("--heads", type=int, nargs="+", choices=(64, 128, 256), default=[128])
@@ -41,34 +42,61 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _tuned(heads: list[int]) -> dict[str, object]:
+def _header() -> dict[str, Any]:
+    import triton
+
+    properties = torch.cuda.get_device_properties(0)
+    return {
+        "command": " ".join(["python", "-m", "ddtree.bench", *sys.argv[1:]]),
+        "device": properties.name,
+        "capability": f"{properties.major}.{properties.minor}",
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "complete": False,
+        "failed": [],
+    }
+
+
+def _write(options: argparse.Namespace, report: dict[str, Any]) -> None:
+    if options.out:
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def _tuned(options: argparse.Namespace) -> dict[str, Any]:
     from ddtree.bench.tune import tune
 
-    return tune(heads)
+    report = _header() | tune(options.heads) | {"complete": True}
+    _write(options, report)
+    return report
 
 
-def _measured(options: argparse.Namespace) -> dict[str, object]:
+def _measured(options: argparse.Namespace) -> dict[str, Any]:
+    """The file is written anew after every item, so that an interrupted run keeps what it has."""
+    report = _header() | {"checks": [], "rows": []}
+    bandwidth, rate = 0.0, 0.0
+    if {"steps", "attention"} & set(options.only):
+        bandwidth, rate = _speeds(report)
+    for item in _items(options, bandwidth, rate):
+        _say(item.text())
+        if isinstance(item, Row):
+            report["rows"].append(item.record())
+        else:
+            report["checks"].append(vars(item))
+            report["failed"] += [] if item.passed else [item.name]
+        _write(options, report)
+    report["complete"] = True
+    _write(options, report)
+    _say("\n  ".join([f"{len(report['checks'])} checks, {len(report['failed'])} failed", *report["failed"]]))
+    return report
+
+
+def _speeds(report: dict[str, Any]) -> tuple[float, float]:
     from ddtree.bench.clock import copy_bandwidth, matmul_rate
 
     bandwidth, rate = copy_bandwidth(), matmul_rate()
-    name = torch.cuda.get_device_name()
-    _say(f"{name}: copies {bandwidth / 1e6:.2f} TB/s, multiplies {rate / 1e6:.0f} TFLOP/s in bf16")
-    items: list[Check | Row] = []
-    for item in _items(options, bandwidth, rate):
-        _say(item.text())
-        items.append(item)
-    checks = [item for item in items if isinstance(item, Check)]
-    failed = [item.name for item in checks if not item.passed]
-    _say("\n  ".join([f"{len(checks)} checks, {len(failed)} failed", *failed]))
-    return {
-        "device": name,
-        "torch": torch.__version__,
-        "bandwidth_tb_s": bandwidth / 1e6,
-        "matmul_tflop_s": rate / 1e6,
-        "failed": failed,
-        "checks": [vars(item) for item in checks],
-        "rows": [item.record() for item in items if isinstance(item, Row)],
-    }
+    report |= {"bandwidth_tb_s": bandwidth / 1e6, "matmul_tflop_s": rate / 1e6}
+    _say(f"{report['device']}: copies {bandwidth / 1e6:.2f} TB/s, multiplies {rate / 1e6:.0f} TFLOP/s in bf16")
+    return bandwidth, rate
 
 
 def _items(options: argparse.Namespace, bandwidth: float, rate: float) -> Iterator[Check | Row]:
@@ -76,6 +104,8 @@ def _items(options: argparse.Namespace, bandwidth: float, rate: float) -> Iterat
 
     if "checks" in options.only:
         yield from checks.all_checks()
+    if "small" in options.only:
+        yield from checks.small_checks()
     if "steps" in options.only:
         yield from steps.rows(bandwidth)
     if "attention" in options.only:

@@ -1,6 +1,6 @@
 """Every kernel on fresh random inputs against float64 or, where results are discrete, against the reference."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,28 @@ BFLOAT16, HALF, FLOAT = torch.bfloat16, torch.float16, torch.float32
 
 def all_checks() -> Iterator[Check]:
     """Lazily, so that each is printed as soon as it is known."""
-    for group in (_topk, _trees, _masks, _acceptance, _samples, _moves, _attention):
-        yield from group()
+    yield from _topk((((1, 15, 151936), 16, BFLOAT16), ((3, 7, 49152), 64, FLOAT), ((2, 3, 1000), 256, HALF)))
+    yield from _trees((1, 15, 63, 64, 255), 32)
+    yield from _masks((16, 65, 256))
+    yield from _acceptance((16, 64, 256))
+    yield from _samples((5, 64, 49152), (BFLOAT16, FLOAT))
+    yield from _moves()
+    yield from _attention()
+
+
+def small_checks() -> Iterator[Check]:
+    """Every kernel once or twice, few and small shapes: for compute-sanitizer, under which all of it is slow."""
+    yield from _topk((((1, 2, 9000), 16, BFLOAT16), ((1, 2, 3000), 64, FLOAT)))
+    yield from _trees((15, 70), 2)
+    yield from _masks((70,))
+    yield from _acceptance((70,))
+    yield from _samples((5, 2, 9000), (BFLOAT16,))
+    yield from _moves()
+    for size, page, nodes, prefixes in ((128, 1, 9, [0, 130]), (128, 16, 65, [300, 1]), (64, 64, 20, [70, 513])):
+        case = data.attention(2, prefixes, nodes, heads=8, kv_heads=2, size=size, page=page)
+        yield attention_error(case, case.run, f"attention head {size} page {page} nodes {nodes}")
+    case = data.attention(1, [3000], 64, heads=8, kv_heads=2, window=100)
+    yield attention_error(case, case.run, "attention split, window 100, context 3000")
 
 
 def _cpu(value: Any) -> Any:
@@ -40,8 +60,8 @@ def _close(name: str, got: torch.Tensor, want: torch.Tensor, allowed: float) -> 
     return Check(name, float(error), allowed)
 
 
-def _topk() -> Iterator[Check]:
-    for shape, k, dtype in (((1, 15, 151936), 16, BFLOAT16), ((3, 7, 49152), 64, FLOAT), ((2, 3, 1000), 256, HALF)):
+def _topk(cases: Sequence[tuple[tuple[int, int, int], int, torch.dtype]]) -> Iterator[Check]:
+    for shape, k, dtype in cases:
         rows = data.logits(*shape, dtype=dtype)
         top, exact = ddtree.topk_logprobs(rows, k), rows.double()
         values, order = torch.sort(exact, dim=-1, descending=True, stable=True)
@@ -64,20 +84,20 @@ def _ties(shape: tuple[int, ...]) -> Iterator[tuple[str, torch.Tensor]]:
     yield "nan", torch.where(torch.rand(shape) < 0.05, torch.nan, smooth)
 
 
-def _trees() -> Iterator[Check]:
-    for budget in (1, 15, 63, 64, 255):
-        for kind, rows in _ties((32, 15, 16)):
+def _trees(budgets: Sequence[int], batch: int) -> Iterator[Check]:
+    for budget in budgets:
+        for kind, rows in _ties((batch, 15, 16)):
             for chain in (False, True):
-                ids, roots = torch.randint(0, 1000, rows.shape, dtype=torch.int32), torch.arange(32)
-                budgets = torch.randint(1, budget + 1, (32,), dtype=torch.int32)
+                ids, roots = torch.randint(0, 1000, rows.shape, dtype=torch.int32), torch.arange(batch)
+                ragged = torch.randint(1, budget + 1, (batch,), dtype=torch.int32)
                 build = partial(ddtree.build_tree, max_nodes=budget + 1, chain=chain)
-                tree = build(rows.cuda(), ids.cuda(), roots.cuda(), budgets.cuda())
-                reference = build(rows, ids, roots, budgets)
-                yield _exact(f"tree 32 x budget <= {budget} {kind} chain={chain}", tree, reference)
+                tree = build(rows.cuda(), ids.cuda(), roots.cuda(), ragged.cuda())
+                reference = build(rows, ids, roots, ragged)
+                yield _exact(f"tree {batch} x budget <= {budget} {kind} chain={chain}", tree, reference)
 
 
-def _masks() -> Iterator[Check]:
-    for nodes in (16, 65, 256):
+def _masks(sizes: Sequence[int]) -> Iterator[Check]:
+    for nodes in sizes:
         tree = data.tree(4, nodes)
         prefix = torch.tensor([0, 5, 1000, 3], dtype=torch.int32)
         reference = _cpu(tree)
@@ -87,8 +107,8 @@ def _masks() -> Iterator[Check]:
         yield _exact(f"sglang mask {nodes}", ddtree.sglang_mask(tree, prefix.cuda(), out=out), expected)
 
 
-def _acceptance() -> Iterator[Check]:
-    for nodes in (16, 64, 256):
+def _acceptance(sizes: Sequence[int]) -> Iterator[Check]:
+    for nodes in sizes:
         tree = data.tree(64, nodes)
         follow = tree.tokens.gather(1, tree.first_child.clamp(min=0).long())
         targets = torch.where(torch.rand(64, nodes, device="cuda") < 0.2, 1, follow)
@@ -97,11 +117,11 @@ def _acceptance() -> Iterator[Check]:
         yield _exact(f"accept 64 x {nodes}", result, ddtree.accept_greedy(reference, targets.cpu()))
 
 
-def _samples() -> Iterator[Check]:
+def _samples(shape: tuple[int, int, int], dtypes: Sequence[torch.dtype]) -> Iterator[Check]:
     cases = ((0.0, 0, 1.0, 0.0), (1.0, 0, 1.0, 0.0), (0.8, 20, 1.0, 0.0), (1.0, 0, 0.9, 0.0), (0.7, 50, 0.9, 0.05))
     heat, top_k, top_p, min_p = (torch.tensor(column) for column in zip(*cases, strict=True))
-    for dtype in (BFLOAT16, FLOAT):
-        rows, uniforms = data.logits(5, 64, 49152, dtype=dtype), torch.rand(5, 64)
+    for dtype in dtypes:
+        rows, uniforms = data.logits(*shape, dtype=dtype), torch.rand(*shape[:2])
         inputs = (heat, top_k.int(), top_p.float(), min_p.float(), uniforms)
         drawn = ddtree.sample_target(rows, *(tensor.cuda() for tensor in inputs)).cpu()
         differ = (drawn != ddtree.sample_target(rows.cpu(), *inputs)).float().mean(dim=1)

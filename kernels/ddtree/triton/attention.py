@@ -165,8 +165,11 @@ def attend(
             seen = seen & ((start + column)[None, :] > (prefix + depth - window)[:, None])
         peak, total, acc = absorb(q, k, v, seen, peak, total, acc, scale, True, PRECISION)
 
-    # The sign of a length is 0: the rows are computed anew, so that they take no registers in the loops above.
+    # The sign of a length is 0: what is computed anew takes no registers in the loops above.
     row = (block + (prefix >> 31)) * BLOCK_M + tl.arange(0, BLOCK_M)
+    pair += prefix >> 31
+    request = (pair // HKV).to(tl.int64)
+    head = pair % HKV
     real = row < N * GROUP
     node = tl.minimum(row // GROUP, N - 1)
     column = tl.arange(0, TAIL)

@@ -11,7 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
-COLUMNS = 512
+COLUMNS = 512  # elements of a row in a program of `move_cache`
+WORD_COLUMNS = 256  # the same of `move_slots`, in words
 
 
 @triton.jit
@@ -140,7 +141,7 @@ def compact_slots(
     width = node_index.shape[1]
     words, step = row * item // size, stride * item // size
     like = torch.empty(0, dtype=word, device=slots.device)
-    grid = (len(pools), slots.shape[0], triton.cdiv(words, COLUMNS))
+    grid = (len(pools), slots.shape[0], triton.cdiv(words, WORD_COLUMNS))
     move_slots[grid](
         addresses,
         like,
@@ -152,8 +153,8 @@ def compact_slots(
         slots.shape[1],
         width,
         WP=triton.next_power_of_2(width),
-        COLUMNS=COLUMNS,
-        num_warps=8,
+        COLUMNS=WORD_COLUMNS,
+        num_warps=4,
     )
 
 

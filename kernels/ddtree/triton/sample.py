@@ -1,10 +1,11 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
-"""Target samples without sorting: cuts are found by searching the bits of the smallest logit that stays.
+"""Target samples in two passes over the logits, without sorting.
 
-`peaks` finds the best logit of every part of a row. `draw` has one program per row: temperature 0 returns the best
-token, else each cut is the greatest logit at or above which enough tokens (top-k) or enough weight (top-p) lie, found
-two bits a pass, and the uniform is inverted over tiles, then within one tile. Rows stay in the L2 cache between
-passes.
+`survey` reads a row in parts and keeps of each its best logit, its total weight and, where a cut is wanted, the number
+(top-k) or weight (top-p) at or above each of LEVELS halvings of its best weight. From those, `collect` knows a level
+that the cut cannot lie below, and lists the few tokens of each part that reach it. `draw` has one program per row: it
+finds the exact cut among the listed tokens, two bits of the logits a pass, and inverts the uniform, first over parts,
+then within one. A part with more than CAPACITY such tokens lists none, and its row is searched whole.
 """
 
 import torch
@@ -13,94 +14,233 @@ import triton.language as tl
 
 from ddtree.checks import require
 from ddtree.triton.keys import ordered
+from ddtree.triton.topk import LOW_BITS
 
 TILE = 4096
+STRIP = 1024
+CAPACITY = 512
+LEVELS = 12
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def peaks(logits, part_max, part_id, nodes, vocab, stride_b, stride_n, TILE: tl.constexpr):
+def row_of(logits, row, nodes, stride_b, stride_n):
+    return logits + (row // nodes).to(tl.int64) * stride_b + (row % nodes).to(tl.int64) * stride_n
+
+
+@triton.jit
+def settings(temperature, top_k, top_p, request, vocab):
+    """(log2 weight per logit, tokens that top-k keeps or 0, share that top-p keeps)."""
+    k = tl.load(top_k + request).to(tl.int32)
+    return LOG2E / tl.load(temperature + request), tl.where(k < vocab, tl.maximum(k, 0), 0), tl.load(top_p + request)
+
+
+@triton.jit
+def survey(
+    logits,
+    part_max,
+    part_id,
+    part_sum,
+    ladder,
+    temperature,
+    top_k,
+    top_p,
+    nodes,
+    vocab,
+    stride_b,
+    stride_n,
+    LEVELS: tl.constexpr,
+    TILE: tl.constexpr,
+):
     row, part = tl.program_id(0), tl.program_id(1)
-    base = logits + (row // nodes).to(tl.int64) * stride_b + (row % nodes).to(tl.int64) * stride_n
+    request = row // nodes
     column = part * TILE + tl.arange(0, TILE)
-    x = tl.load(base + column, mask=column < vocab, other=float("-inf")).to(tl.float32)
+    inside = column < vocab
+    x = tl.load(row_of(logits, row, nodes, stride_b, stride_n) + column, mask=inside, other=float("-inf"))
+    x = x.to(tl.float32)
     best, at = tl.max(x, axis=0, return_indices=True)
-    tl.store(part_max + row * tl.num_programs(1) + part, best)
-    tl.store(part_id + row * tl.num_programs(1) + part, part * TILE + at)
+    where = row * tl.num_programs(1) + part
+    tl.store(part_max + where, best)
+    tl.store(part_id + where, part * TILE + at)
+    if tl.load(temperature + request) > 0:
+        scale, k, p = settings(temperature, top_k, top_p, request, vocab)
+        weight = tl.where(inside & (x > float("-inf")), tl.exp2((x - best) * scale), 0.0)
+        tl.store(part_sum + where, tl.sum(weight, axis=0))
+        if (k > 0) | (p < 1):
+            amount = tl.where(k > 0, inside.to(tl.float32), weight)
+            top = tl.floor(best * scale)
+            for level in tl.static_range(LEVELS):
+                reached = tl.sum(tl.where(x * scale >= top - level, amount, 0.0), axis=0)
+                tl.store(ladder + where * LEVELS + level, reached)
 
 
 @triton.jit
-def weigh(base, column, vocab, best, heat, cut):
-    """(logits, weights): exp((x - best) / heat) where x >= cut, else 0."""
-    x = tl.load(base + column, mask=column < vocab, other=float("-inf")).to(tl.float32)
-    weight = tl.exp2((x - best) * heat)
-    return x, tl.where((x >= cut) & (column < vocab), weight, 0.0)
+def floor_of(part_max, ladder, total, peak, scale, k, p, row, parts, PARTS: tl.constexpr, LEVELS: tl.constexpr):
+    """Scaled logit that the cut is not below: the best level at which there is enough, else -inf."""
+    part, step = tl.arange(0, PARTS), tl.arange(0, 16)
+    best = tl.load(part_max + row * parts + part, mask=part < parts, other=float("-inf"))
+    top = tl.floor(peak * scale)
+    # How far the part's first level lies below the row's; a part without logits has no level.
+    behind = tl.minimum(top - tl.floor(best * scale), 1e6).to(tl.int32)
+    level = step[None, :] - behind[:, None]
+    known = (part < parts)[:, None] & (level >= 0)
+    at = (row * parts + part)[:, None] * LEVELS + tl.minimum(tl.maximum(level, 0), LEVELS - 1)
+    amount = tl.load(ladder + at, mask=known, other=0.0)
+    amount = tl.where(k > 0, amount, amount * tl.exp2((best - peak) * scale)[:, None])
+    reached = tl.sum(tl.where(known, amount, 0.0), axis=0)
+    # The margin covers the rounding of sums that are taken in another order later.
+    goal = tl.where(k > 0, k.to(tl.float32), p * total * 1.0001)
+    first = tl.min(tl.where(reached >= goal, step, 16), axis=0)
+    return tl.where(first < 16, top - first, float("-inf"))
 
 
 @triton.jit
-def mass_above(base, vocab, best, heat, cut, a, b, c, COUNT: tl.constexpr, TILE: tl.constexpr):
-    """Weight, or number, of the tokens that stay and whose ordered bits are at least a, b and c."""
-    at_a = tl.zeros([TILE], tl.float32)
-    at_b = tl.zeros([TILE], tl.float32)
-    at_c = tl.zeros([TILE], tl.float32)
-    for start in tl.range(0, vocab, TILE):
-        column = start + tl.arange(0, TILE)
-        x, weight = weigh(base, column, vocab, best, heat, cut)
-        if COUNT:
-            weight = (column < vocab).to(tl.float32)
-        bits = ordered(x)
-        at_a += tl.where(bits >= a, weight, 0.0)
-        at_b += tl.where(bits >= b, weight, 0.0)
-        at_c += tl.where(bits >= c, weight, 0.0)
-    return tl.sum(at_a, axis=0), tl.sum(at_b, axis=0), tl.sum(at_c, axis=0)
+def whole_of(part_max, part_sum, scale, row, parts, PARTS: tl.constexpr):
+    """(best logit, weight of each part relative to it)."""
+    part = tl.arange(0, PARTS)
+    best = tl.load(part_max + row * parts + part, mask=part < parts, other=float("-inf"))
+    peak = tl.max(best, axis=0)
+    weight = tl.load(part_sum + row * parts + part, mask=part < parts, other=0.0)
+    return peak, tl.where(best > float("-inf"), weight * tl.exp2((best - peak) * scale), 0.0)
 
 
 @triton.jit
-def search(base, vocab, best, heat, cut, goal, COUNT: tl.constexpr, LOW: tl.constexpr, TILE: tl.constexpr):
-    """Greatest logit at or above which lies at least `goal`; its bits below LOW are zero in the stored type."""
-    least = tl.full([], -(2**31), tl.int32)
-    for step in range(0, (32 - LOW) // 2):
-        quarter = tl.full([], 1, tl.int32) << (30 - 2 * step)
-        a, b, c = least + quarter, least + 2 * quarter, least + 3 * quarter
-        at_a, at_b, at_c = mass_above(base, vocab, best, heat, cut, a, b, c, COUNT, TILE)
-        least = tl.where(at_c >= goal, c, tl.where(at_b >= goal, b, tl.where(at_a >= goal, a, least)))
-    bits = least ^ ((least >> 31) & 0x7FFFFFFF)
-    # A negative logit has the complement of its bits, so that the unsearched ones are set.
-    return tl.where(least < 0, bits & -(1 << LOW), bits).to(tl.float32, bitcast=True)
+def collect(
+    logits,
+    part_max,
+    part_sum,
+    ladder,
+    listed,
+    counts,
+    temperature,
+    top_k,
+    top_p,
+    min_p,
+    nodes,
+    vocab,
+    stride_b,
+    stride_n,
+    PARTS: tl.constexpr,
+    LEVELS: tl.constexpr,
+    CAPACITY: tl.constexpr,
+    STRIP: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    row, part = tl.program_id(0), tl.program_id(1)
+    request, parts = row // nodes, tl.num_programs(1)
+    if tl.load(temperature + request) > 0:
+        scale, k, p = settings(temperature, top_k, top_p, request, vocab)
+        least_weight = tl.load(min_p + request)
+        if (k > 0) | (p < 1) | (least_weight > 0):
+            peak, weights = whole_of(part_max, part_sum, scale, row, parts, PARTS)
+            level = tl.full([], float("-inf"), tl.float32)
+            if (k > 0) | (p < 1):
+                total = tl.sum(weights, axis=0)
+                level = floor_of(part_max, ladder, total, peak, scale, k, p, row, parts, PARTS, LEVELS)
+                least_weight = 0.0
+            base = row_of(logits, row, nodes, stride_b, stride_n) + part * TILE
+            where = row.to(tl.int64) * parts + part
+            found = 0
+            for start in tl.range(0, TILE, STRIP):
+                local = start + tl.arange(0, STRIP)
+                inside = local < vocab - part * TILE
+                x = tl.load(base + local, mask=inside, other=0.0).to(tl.float32)
+                stays = inside & (x * scale >= level) & (tl.exp2((x - peak) * scale) >= least_weight)
+                place = found + tl.cumsum(stays.to(tl.int32), axis=0) - 1
+                at = listed + where * CAPACITY + place
+                tl.store(at, local.to(tl.int16), mask=stays & (place < CAPACITY))
+                found += tl.sum(stays.to(tl.int32), axis=0)
+            tl.store(counts + where, found)
 
 
 @triton.jit
-def total_of(base, vocab, best, heat, cut, least_weight, TILE: tl.constexpr):
-    total = 0.0
-    for start in tl.range(0, vocab, TILE):
-        _, weight = weigh(base, start + tl.arange(0, TILE), vocab, best, heat, cut)
-        total += tl.sum(tl.where(weight >= least_weight, weight, 0.0), axis=0)
+def candidates(base, listed, part, i, count, vocab, compact, CAPACITY: tl.constexpr, TILE: tl.constexpr):
+    """(token, logit, inside) of the i-th listed tokens of parts, or of all tokens where nothing is listed."""
+    inside = i < count
+    local = tl.load(listed + part * CAPACITY + i, mask=inside & compact, other=0).to(tl.int32)
+    token = part * TILE + tl.where(compact, local, i)
+    inside = inside & (token < vocab)
+    return token, tl.load(base + token, mask=inside, other=float("-inf")).to(tl.float32), inside
+
+
+@triton.jit
+def weigh(x, inside, best, scale, cut, least_weight):
+    weight = tl.exp2((x - best) * scale)
+    return tl.where(inside & (x >= cut) & (weight >= least_weight), weight, 0.0)
+
+
+@triton.jit
+def weight_of_parts(
+    base,
+    listed,
+    count,
+    most,
+    vocab,
+    compact,
+    best,
+    scale,
+    cut,
+    least_weight,
+    PARTS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    CAPACITY: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    part = tl.arange(0, PARTS)[:, None]
+    total = tl.zeros([PARTS], tl.float32)
+    for start in tl.range(0, most, CHUNK):
+        i = start + tl.arange(0, CHUNK)[None, :]
+        _, x, inside = candidates(base, listed, part, i, count[:, None], vocab, compact, CAPACITY, TILE)
+        total += tl.sum(weigh(x, inside, best, scale, cut, least_weight), axis=1)
     return total
 
 
 @triton.jit
-def invert(base, vocab, best, heat, cut, least_weight, uniform, TILE: tl.constexpr):
-    """First token at which the cumulative weight exceeds uniform * total."""
-    goal = uniform * total_of(base, vocab, best, heat, cut, least_weight, TILE)
-    before = 0.0
-    found = 0
-    short = 0.0
-    searching = tl.full([], 1, tl.int32)
-    for start in tl.range(0, vocab, TILE):
-        _, weight = weigh(base, start + tl.arange(0, TILE), vocab, best, heat, cut)
-        here = tl.sum(tl.where(weight >= least_weight, weight, 0.0), axis=0)
-        # While the goal is not passed, remember the last tile with weight, in case rounding keeps it from being passed.
-        take = (searching > 0) & (here > 0)
-        found = tl.where(take, start, found)
-        short = tl.where(take, goal - before, short)
-        before += here
-        searching = tl.where(before > goal, 0, searching)
-    column = found + tl.arange(0, TILE)
-    _, weight = weigh(base, column, vocab, best, heat, cut)
-    weight = tl.where(weight >= least_weight, weight, 0.0)
-    passed = (tl.cumsum(weight, axis=0) > short) & (weight > 0)
-    last = tl.max(tl.where(weight > 0, column, 0), axis=0)
-    return tl.minimum(tl.min(tl.where(passed, column, vocab), axis=0), last)
+def search(
+    base,
+    listed,
+    count,
+    most,
+    vocab,
+    compact,
+    best,
+    scale,
+    cut,
+    goal,
+    COUNT: tl.constexpr,
+    LOW: tl.constexpr,
+    PARTS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    CAPACITY: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Greatest logit at or above which lies at least `goal`; its bits below LOW are zero in the stored type."""
+    part = tl.arange(0, PARTS)[:, None]
+    least = tl.full([], -(2**31), tl.int32)
+    for step in range(0, (32 - LOW) // 2):
+        quarter = tl.full([], 1, tl.int32) << (30 - 2 * step)
+        a, b, c = least + quarter, least + 2 * quarter, least + 3 * quarter
+        at_a = tl.zeros([PARTS, CHUNK], tl.float32)
+        at_b = tl.zeros([PARTS, CHUNK], tl.float32)
+        at_c = tl.zeros([PARTS, CHUNK], tl.float32)
+        for start in tl.range(0, most, CHUNK):
+            i = start + tl.arange(0, CHUNK)[None, :]
+            _, x, inside = candidates(base, listed, part, i, count[:, None], vocab, compact, CAPACITY, TILE)
+            if COUNT:
+                amount = inside.to(tl.float32)
+            else:
+                amount = weigh(x, inside, best, scale, cut, 0.0)
+            bits = ordered(x)
+            at_a += tl.where(bits >= a, amount, 0.0)
+            at_b += tl.where(bits >= b, amount, 0.0)
+            at_c += tl.where(bits >= c, amount, 0.0)
+        enough_a = tl.sum(tl.sum(at_a, axis=1), axis=0) >= goal
+        enough_b = tl.sum(tl.sum(at_b, axis=1), axis=0) >= goal
+        enough_c = tl.sum(tl.sum(at_c, axis=1), axis=0) >= goal
+        least = tl.where(enough_c, c, tl.where(enough_b, b, tl.where(enough_a, a, least)))
+    bits = least ^ ((least >> 31) & 0x7FFFFFFF)
+    # A negative logit has the complement of its bits, so that the unsearched ones are set.
+    return tl.where(least < 0, bits & -(1 << LOW), bits).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -108,6 +248,9 @@ def draw(
     logits,
     part_max,
     part_id,
+    part_sum,
+    listed,
+    counts,
     temperature,
     top_k,
     top_p,
@@ -120,7 +263,9 @@ def draw(
     stride_b,
     stride_n,
     PARTS: tl.constexpr,
+    CHUNK: tl.constexpr,
     LOW: tl.constexpr,
+    CAPACITY: tl.constexpr,
     TILE: tl.constexpr,
 ):
     row = tl.program_id(0)
@@ -129,26 +274,83 @@ def draw(
     best = tl.load(part_max + row * parts + part, mask=part < parts, other=float("-inf"))
     ids = tl.load(part_id + row * parts + part, mask=part < parts, other=vocab)
     peak = tl.max(best, axis=0)
-    token = tl.minimum(tl.min(tl.where(best == peak, ids, vocab), axis=0), vocab - 1)
-    heat = tl.load(temperature + request)
-    if (heat > 0) & (tl.abs(peak) < float("inf")):
-        base = logits + request.to(tl.int64) * stride_b + (row % nodes).to(tl.int64) * stride_n
-        scale = LOG2E / heat
-        cut = tl.full([], float("-inf"), tl.float32)
-        k = tl.load(top_k + request).to(tl.int32)
-        if (k > 0) & (k < vocab):
-            cut = search(base, vocab, peak, scale, cut, k.to(tl.float32), True, LOW, TILE)
-        p = tl.load(top_p + request)
-        if p < 1:
-            goal = p * total_of(base, vocab, peak, scale, cut, 0.0, TILE)
-            cut = tl.maximum(cut, search(base, vocab, peak, scale, cut, goal, False, LOW, TILE))
+    result = tl.minimum(tl.min(tl.where(best == peak, ids, vocab), axis=0), vocab - 1)
+    if (tl.load(temperature + request) > 0) & (tl.abs(peak) < float("inf")):
+        base = row_of(logits, row, nodes, stride_b, stride_n)
+        scale, k, p = settings(temperature, top_k, top_p, request, vocab)
         least_weight = tl.load(min_p + request)
-        token = invert(base, vocab, peak, scale, cut, least_weight, tl.load(uniforms + row), TILE)
-    tl.store(out + row, token)
-
-
-# Zero bits at the end of the float32 form, rounded down to an even number.
-LOW_BITS = {torch.bfloat16: 16, torch.float16: 12, torch.float32: 0}
+        cut = tl.full([], float("-inf"), tl.float32)
+        _, weights = whole_of(part_max, part_sum, scale, row, parts, PARTS)
+        listed += row.to(tl.int64) * parts * CAPACITY
+        compact = (k > 0) | (p < 1) | (least_weight > 0)
+        count = tl.where(part < parts, TILE, 0)
+        if compact:
+            found = tl.load(counts + row * parts + part, mask=part < parts, other=0)
+            compact = tl.max(found, axis=0) <= CAPACITY
+            count = tl.where(compact, found, count)
+            most = tl.max(count, axis=0)
+            if k > 0:
+                goal = k.to(tl.float32)
+                cut = search(
+                    base,
+                    listed,
+                    count,
+                    most,
+                    vocab,
+                    compact,
+                    peak,
+                    scale,
+                    cut,
+                    goal,
+                    True,
+                    LOW,
+                    PARTS,
+                    CHUNK,
+                    CAPACITY,
+                    TILE,
+                )
+                weights = weight_of_parts(
+                    base, listed, count, most, vocab, compact, peak, scale, cut, 0.0, PARTS, CHUNK, CAPACITY, TILE
+                )
+            if p < 1:
+                goal = p * tl.sum(weights, axis=0)
+                nucleus = search(
+                    base,
+                    listed,
+                    count,
+                    most,
+                    vocab,
+                    compact,
+                    peak,
+                    scale,
+                    cut,
+                    goal,
+                    False,
+                    LOW,
+                    PARTS,
+                    CHUNK,
+                    CAPACITY,
+                    TILE,
+                )
+                cut = tl.maximum(cut, nucleus)
+            weights = weight_of_parts(
+                base, listed, count, most, vocab, compact, peak, scale, cut, least_weight, PARTS, CHUNK, CAPACITY, TILE
+            )
+        # The first part, then the first token in it, at which the cumulative weight exceeds uniform * total; the last
+        # one with weight, in case rounding keeps the goal from being passed.
+        goal = tl.load(uniforms + row) * tl.sum(weights, axis=0)
+        before = tl.cumsum(weights, axis=0)
+        passed = tl.min(tl.where((before > goal) & (weights > 0), part, PARTS), axis=0)
+        chosen = tl.minimum(passed, tl.max(tl.where(weights > 0, part, 0), axis=0))
+        goal -= tl.sum(tl.where(part < chosen, weights, 0.0), axis=0)
+        size = tl.sum(tl.where(part == chosen, count, 0), axis=0)
+        i = tl.arange(0, TILE)
+        token, x, inside = candidates(base, listed, chosen, i, size, vocab, compact, CAPACITY, TILE)
+        weight = weigh(x, inside, peak, scale, cut, least_weight)
+        over = (tl.cumsum(weight, axis=0) > goal) & (weight > 0)
+        last = tl.max(tl.where(weight > 0, token, 0), axis=0)
+        result = tl.minimum(tl.min(tl.where(over, token, vocab), axis=0), last)
+    tl.store(out + row, result)
 
 
 def sample_target(
@@ -163,19 +365,52 @@ def sample_target(
     batch, nodes, vocab = logits.shape
     require(logits.stride(2) == 1, f"logits has stride {logits.stride(2)} along the vocabulary, allowed is 1")
     tile, rows, device = min(TILE, triton.next_power_of_2(vocab)), batch * nodes, logits.device
-    parts = triton.cdiv(vocab, tile)
-    part_max = torch.empty(rows, parts, device=device)
-    part_id = torch.empty(rows, parts, dtype=torch.int32, device=device)
-    strides = (logits.stride(0), logits.stride(1))
-    peaks[(rows, parts)](logits, part_max, part_id, nodes, vocab, *strides, TILE=tile, num_warps=4)
+    parts, capacity = triton.cdiv(vocab, tile), min(CAPACITY, tile)
+    padded = triton.next_power_of_2(parts)
+    part_max, part_sum = torch.empty(2, rows, parts, device=device)
+    part_id, counts = torch.empty(2, rows, parts, dtype=torch.int32, device=device)
+    ladder = torch.empty(rows, parts, LEVELS, device=device)
+    listed = torch.empty(rows, parts, capacity, dtype=torch.int16, device=device)
     out = torch.empty(batch, nodes, dtype=torch.int32, device=device)
+    strides, cuts = (logits.stride(0), logits.stride(1)), (temperature, top_k, top_p)
+    survey[(rows, parts)](
+        logits,
+        part_max,
+        part_id,
+        part_sum,
+        ladder,
+        *cuts,
+        nodes,
+        vocab,
+        *strides,
+        LEVELS=LEVELS,
+        TILE=tile,
+        num_warps=8,
+    )
+    sizes = {"PARTS": padded, "CAPACITY": capacity, "TILE": tile}
+    lists = (listed, counts)
+    collect[(rows, parts)](
+        logits,
+        part_max,
+        part_sum,
+        ladder,
+        *lists,
+        *cuts,
+        min_p,
+        nodes,
+        vocab,
+        *strides,
+        LEVELS=LEVELS,
+        STRIP=min(STRIP, tile),
+        **sizes,
+    )
     draw[(rows,)](
         logits,
         part_max,
         part_id,
-        temperature,
-        top_k,
-        top_p,
+        part_sum,
+        *lists,
+        *cuts,
         min_p,
         uniforms.contiguous(),
         out,
@@ -183,9 +418,9 @@ def sample_target(
         vocab,
         parts,
         *strides,
-        PARTS=triton.next_power_of_2(parts),
+        CHUNK=max(1, 4096 // padded),
         LOW=LOW_BITS[logits.dtype],
-        TILE=tile,
+        **sizes,
         num_warps=8,
     )
     return out

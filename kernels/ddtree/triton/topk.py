@@ -2,8 +2,9 @@
 """Top-K and log-sum-exp in one pass over the logits.
 
 `scan` reads each logit once and keeps the maximum of every group of consecutive tokens and a partial log-sum-exp per
-program. `select` sorts the group maxima: the K best tokens lie in the K groups whose maxima are best, because each
-group left out has K better tokens before it. Only those groups are read again.
+program. `select` takes the K groups with the best maxima: the K best tokens lie in them, because each group left out
+has K better tokens before it. Only those groups are read again. Neither step sorts: the K-th largest value is found by
+its bits, and what is above it is written out in the order of ids; only the K tokens are sorted.
 """
 
 import torch
@@ -11,7 +12,7 @@ import triton
 import triton.language as tl
 
 from ddtree.checks import require
-from ddtree.triton.keys import pack, unpack_id, unpack_value
+from ddtree.triton.keys import ordered, pack, unpack_id, unpack_value
 
 MAX_K = 256
 TILE = 4096
@@ -58,6 +59,27 @@ def scan(
 
 
 @triton.jit
+def places_of_best(v, K: tl.constexpr, BITS: tl.constexpr):
+    """(stays, place): the K greatest of v, the first ones among equals, numbered in order; v has BITS bits."""
+    least = tl.full([], -(1 << (BITS - 1)), tl.int32)
+    for step in range(0, BITS // 2):
+        quarter = tl.full([], 1, tl.int32) << (BITS - 2 - 2 * step)
+        a, b, c = least + quarter, least + 2 * quarter, least + 3 * quarter
+        at_a = tl.sum((v >= a).to(tl.int32), axis=0)
+        at_b = tl.sum((v >= b).to(tl.int32), axis=0)
+        at_c = tl.sum((v >= c).to(tl.int32), axis=0)
+        least = tl.where(at_c >= K, c, tl.where(at_b >= K, b, tl.where(at_a >= K, a, least)))
+    above = v > least
+    equal = v == least
+    room = K - tl.sum(above.to(tl.int32), axis=0)
+    # Fewer than K <= 256 are above, so that both counts fit one scan.
+    own = above.to(tl.int32) + equal.to(tl.int32) * 512
+    before = tl.cumsum(own, axis=0) - own
+    equals = before >> 9
+    return above | (equal & (equals < room)), (before & 511) + tl.minimum(equals, room)
+
+
+@triton.jit
 def select(
     logits,
     group_max,
@@ -67,6 +89,8 @@ def select(
     token_ids,
     lse_out,
     values,
+    chosen,
+    keys,
     depth,
     vocab,
     groups,
@@ -76,6 +100,7 @@ def select(
     offset,
     K: tl.constexpr,
     KP: tl.constexpr,
+    LOW: tl.constexpr,
     GROUP: tl.constexpr,
     GROUPS: tl.constexpr,
     PARTS: tl.constexpr,
@@ -88,29 +113,39 @@ def select(
     shift = tl.where(peak == float("-inf"), 0.0, peak)
     lse = shift + tl.log(tl.sum(sums * tl.exp(peaks - shift), axis=0))
 
+    # The type's zero bits go, so that fewer are searched; what is padding lies below all.
+    lowest: tl.constexpr = -(1 << (31 - LOW))
     group = tl.arange(0, GROUPS)
     best = tl.load(group_max + row.to(tl.int64) * groups + group, mask=group < groups, other=float("-inf"))
-    chosen = unpack_id(tl.topk(pack(best, group, group < groups), KP))
-    columns = chosen[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-    inside = (chosen[:, None] < groups) & (columns < vocab)
+    stays, place = places_of_best(tl.where(group < groups, ordered(best) >> LOW, lowest), KP, 32 - LOW)
+    chosen += row * KP
+    tl.store(chosen + place, group, mask=stays)
+    tl.debug_barrier()
+    at = tl.arange(0, KP * GROUP)
+    picked = tl.load(chosen + at // GROUP)
+    column = picked * GROUP + at % GROUP
+    inside = (picked < groups) & (column < vocab)
     base = logits + (row // depth).to(tl.int64) * stride_b + (row % depth).to(tl.int64) * stride_d
-    x = tl.load(base + columns, mask=inside, other=float("-inf")).to(tl.float32)
-    keys = tl.topk(tl.reshape(pack(x, columns, inside), [KP * GROUP]), KP)
-
+    x = tl.load(base + column, mask=inside, other=float("-inf")).to(tl.float32)
+    stays, place = places_of_best(tl.where(inside, ordered(x) >> LOW, lowest), KP, 32 - LOW)
+    keys += row * KP
+    tl.store(keys + place, pack(x, column, inside), mask=stays)
+    tl.debug_barrier()
     rank = tl.arange(0, KP)
-    value = unpack_value(keys)
+    key = tl.sort(tl.load(keys + rank), descending=True)
+
+    value = unpack_value(key)
     finite = (lse == lse) & (tl.abs(lse) < float("inf"))
     log_prob = tl.where(finite, value - lse, float("-inf"))
     out = row.to(tl.int64) * K + rank
     tl.store(values + out, value, mask=rank < K)
     tl.store(log_probs + out, log_prob, mask=rank < K)
-    tl.store(token_ids + out, (tl.minimum(unpack_id(keys), vocab - 1) + offset).to(tl.int32), mask=rank < K)
+    tl.store(token_ids + out, (tl.minimum(unpack_id(key), vocab - 1) + offset).to(tl.int32), mask=rank < K)
     tl.store(lse_out + row, lse)
 
 
-def group_size(k: int) -> int:
-    """Tokens per group: fewer for large k, so that the chosen groups still fit in registers and shared memory."""
-    return 64 if k <= 32 else 32
+# Zero bits at the end of the float32 form, rounded down to an even number.
+LOW_BITS = {torch.bfloat16: 16, torch.float16: 12, torch.float32: 0}
 
 
 def topk_logprobs(logits: torch.Tensor, k: int, vocab_offset: int) -> tuple[torch.Tensor, ...]:
@@ -118,7 +153,8 @@ def topk_logprobs(logits: torch.Tensor, k: int, vocab_offset: int) -> tuple[torc
     batch, depth, vocab = logits.shape
     require(k <= MAX_K, f"k is {k}, allowed on CUDA is 1 to {MAX_K}")
     require(logits.stride(2) == 1, f"logits has stride {logits.stride(2)} along the vocabulary, allowed is 1")
-    rows, group, device = batch * depth, group_size(k), logits.device
+    rows, places, device = batch * depth, max(2, triton.next_power_of_2(k)), logits.device
+    group = 64 if k <= 128 else 32  # so that the tokens of the chosen groups fit in registers
     groups, tiles = triton.cdiv(vocab, group), triton.cdiv(vocab, TILE)
     tiles_each = max(1, min(tiles, rows * tiles // WAVES))
     parts = triton.cdiv(tiles, tiles_each)
@@ -131,12 +167,31 @@ def topk_logprobs(logits: torch.Tensor, k: int, vocab_offset: int) -> tuple[torc
     log_probs, values = torch.empty(2, batch, depth, k, device=device)
     token_ids = torch.empty(batch, depth, k, dtype=torch.int32, device=device)
     lse = torch.empty(batch, depth, device=device)
-    sizes = {"GROUPS": max(triton.next_power_of_2(groups), triton.next_power_of_2(k))}
-    sizes |= {"PARTS": triton.next_power_of_2(parts), "KP": triton.next_power_of_2(k)}
-    outputs = (log_probs, token_ids, lse, values)
-    partials = (group_max, part_max, part_sum)
-    counts = (depth, vocab, groups, parts)
+    chosen = torch.empty(rows, places, dtype=torch.int32, device=device)
+    keys = torch.empty(rows, places, dtype=torch.int64, device=device)
+    sizes = {"GROUPS": max(triton.next_power_of_2(groups), places), "PARTS": triton.next_power_of_2(parts)}
     select[(rows,)](
-        logits, *partials, *outputs, *counts, *strides, vocab_offset, K=k, GROUP=group, **sizes, num_warps=8
+        logits,
+        group_max,
+        part_max,
+        part_sum,
+        log_probs,
+        token_ids,
+        lse,
+        values,
+        chosen,
+        keys,
+        depth,
+        vocab,
+        groups,
+        parts,
+        *strides,
+        vocab_offset,
+        K=k,
+        KP=places,
+        LOW=LOW_BITS[logits.dtype],
+        GROUP=group,
+        **sizes,
+        num_warps=8,
     )
     return log_probs, token_ids, lse, values

@@ -2,9 +2,9 @@
 """Best-first search with one warp per request and no memory traffic but two loads a node.
 
 The frontier is one slot per node of the tree: the slot of node i holds the best child of i that is not in the tree
-yet. A step takes the least key over all slots, which a warp finds with shuffles, gives the parent's slot its next
-sibling, and opens a slot for the new node. A key is an int64 of (cost, depth, parent, rank), so that the minimum is
-the canonical order itself.
+yet. A step takes the least slot, gives the parent's slot its next sibling, and opens a slot for the new node. A slot's
+key is a pair of int32, the bits of its cost and its (depth, parent, rank), so that the least pair is the canonical
+order itself; each half of the minimum is one warp-wide integer reduction in hardware.
 """
 
 import torch
@@ -14,7 +14,7 @@ import triton.language as tl
 from ddtree.checks import require
 
 MAX_NODES = 256
-NEVER = tl.constexpr(2**63 - 1)
+NEVER = tl.constexpr(0x7F800000)  # the bits of an infinite cost
 
 
 @triton.jit
@@ -27,10 +27,9 @@ def cost_of(log_probs, depth, rank, D, K):
 
 
 @triton.jit
-def key_of(cost, depth, parent, rank):
-    bits = cost.to(tl.int32, bitcast=True).to(tl.int64)
-    key = (bits << 24) + (depth * 65536 + parent * 256 + rank)
-    return tl.where(cost < float("inf"), key, NEVER)
+def bits_of(cost):
+    """int32 in the order of a cost, which is never negative; the sum makes -0.0 a plain zero."""
+    return (0.0 + cost).to(tl.int32, bitcast=True)
 
 
 @triton.jit
@@ -77,51 +76,54 @@ def build(
     log_probs += request.to(tl.int64) * stride_b
     slot = tl.arange(0, NP)
     path = tl.zeros([NP], tl.float32)
-    parents = tl.full([NP], -1, tl.int32)
-    ranks = tl.full([NP], -1, tl.int32)
-    depths = tl.zeros([NP], tl.int32)
+    codes = tl.full([NP], -2, tl.int32)  # (depth, parent, rank) of each node
     children = tl.full([NP], -1, tl.int32)
     siblings = tl.full([NP], -1, tl.int32)
 
-    first = key_of(0.0 + cost_of(log_probs, 1, 0, D, K), 1, 0, 0)
-    keys = tl.where(slot == 0, first, NEVER)
-    key = first
+    cost = bits_of(cost_of(log_probs, 1, 0, D, K))
+    code = tl.full([], 65536, tl.int32)
+    costs = tl.where(slot == 0, cost, NEVER)
+    nexts = tl.full([NP], 65536, tl.int32)
     left = 0
     if CHAIN:
         left = chain_length(log_probs, limit, D, K)
     tail = 0
-    chain_key = first
+    chain_cost, chain_code = cost, code
     node = 1
-    while (node <= limit) & (key < NEVER):
-        cost = (key >> 24).to(tl.int32).to(tl.float32, bitcast=True)
-        low = (key & 0xFFFFFF).to(tl.int32)
-        depth = low >> 16
-        parent = (low >> 8) & 0xFF
-        rank = low & 0xFF
-        sibling_cost = cost_of(log_probs, depth, rank + 1, D, K)
-        child_cost = cost_of(log_probs, depth + 1, 0, D, K)
-        child_key = key_of(cost + child_cost, depth + 1, node, 0)
+    while (node <= limit) & (cost < NEVER):
+        depth = code >> 16
+        parent = (code >> 8) & 0xFF
+        rank = code & 0xFF
+        total = cost.to(tl.float32, bitcast=True)
+        sibling_cost = bits_of(path + cost_of(log_probs, depth, rank + 1, D, K))
+        child_cost = bits_of(total + cost_of(log_probs, depth + 1, 0, D, K))
+        child_code = (depth + 1) * 65536 + node * 256
         is_parent = slot == parent
         is_new = slot == node
-        keys = tl.where(is_parent, key_of(path + sibling_cost, depth, parent, rank + 1), keys)
-        keys = tl.where(is_new, child_key, keys)
-        path = tl.where(is_new, cost, path)
-        siblings = tl.where((parents == parent) & (ranks == rank - 1), node, siblings)
+        costs = tl.where(is_new, child_cost, tl.where(is_parent, sibling_cost, costs))
+        nexts = tl.where(is_new, child_code, tl.where(is_parent, code + 1, nexts))
+        path = tl.where(is_new, total, path)
+        siblings = tl.where(codes == tl.where(rank > 0, code - 1, -1), node, siblings)
         children = tl.where(is_parent & (rank == 0), node, children)
-        parents = tl.where(is_new, parent, parents)
-        ranks = tl.where(is_new, rank, ranks)
-        depths = tl.where(is_new, depth, depths)
+        codes = tl.where(is_new, code, codes)
         node += 1
-        key = tl.min(keys, axis=0)
+        cost = tl.min(costs, axis=0)
+        code = tl.min(tl.where(costs == cost, nexts, 0x7FFFFFFF), axis=0)
         if CHAIN:
             on_chain = (left > 0) & (parent == tail) & (rank == 0)
             left -= on_chain.to(tl.int32)
             tail = tl.where(on_chain, node - 1, tail)
-            chain_key = tl.where(on_chain, child_key, chain_key)
-            key = tl.where((left > 0) & (limit - node + 1 == left), chain_key, key)
+            chain_cost = tl.where(on_chain, child_cost, chain_cost)
+            chain_code = tl.where(on_chain, child_code, chain_code)
+            forced = (left > 0) & (limit - node + 1 == left)
+            cost = tl.where(forced, chain_cost, cost)
+            code = tl.where(forced, chain_code, code)
 
     real = slot < node
     drafted = real & (slot > 0)
+    parents = tl.where(drafted, (codes >> 8) & 0xFF, -1)
+    ranks = tl.where(drafted, codes & 0xFF, -1)
+    depths = tl.where(drafted, codes >> 16, 0)
     out = request.to(tl.int64) * N + slot
     stored = slot < N
     ids = token_ids + request.to(tl.int64) * stride_b + (depths - 1) * K + ranks

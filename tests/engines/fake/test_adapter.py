@@ -136,9 +136,10 @@ async def test_a_wrong_token_is_the_second_best_and_the_gap_is_the_arm_s() -> No
         right = token_ids(await ask(endpoint))
         await ENGINE.configure(endpoint, arm)
         wrong = token_ids(await ask(endpoint))
-        gap = await ENGINE.gap(endpoint, [*b"hi", *right[:5]])
+        found = await ENGINE.ranking(endpoint, [*b"hi", *right[:5]])
     assert right[:5] == wrong[:5]
-    assert (gap.first, gap.second, gap.gap) == (right[5], wrong[5], 0.001)
+    assert found.token_ids == (right[5], wrong[5])
+    assert found.regret(wrong[5]) == pytest.approx(0.001)
 
 
 def test_arms_with_bad_options_are_refused() -> None:

@@ -124,20 +124,21 @@ async def test_streams_agree_with_full_answers_and_batches_with_single_requests(
     assert texts == {"".join(event["choices"][0]["delta"]["content"] for event in events)}
 
 
-async def test_the_gap_is_the_one_of_plain_decoding_whatever_the_method(endpoint: Endpoint, client: Client) -> None:
+async def test_the_ranking_is_the_one_of_plain_decoding_whatever_the_method(endpoint: Endpoint, client: Client) -> None:
     await ENGINE.configure(endpoint, TREE)
     answer = (await client.post("/v1/completions", **GREEDY)).body
     tokens = answer["choices"][0]["token_ids"]
     for at in (0, 3, 11):
-        gap = await ENGINE.gap(endpoint, [*b"hello", *tokens[:at]])
-        assert gap.first == tokens[at] != gap.second
-        assert gap.gap >= 0
+        found = await ENGINE.ranking(endpoint, [*b"hello", *tokens[:at]])
+        assert found.token_ids[0] == tokens[at]
+        assert len(set(found.token_ids)) == 5
+        assert list(found.log_probs) == sorted(found.log_probs, reverse=True)
     top = {"prompt": [*b"hello"], "temperature": 0, "max_tokens": 1, "logprobs": 20, "return_token_ids": True}
     logprobs = (await client.post("/v1/completions", **top)).body["choices"][0]["logprobs"]
     best = logprobs["top_token_logprobs"][0]
     assert best == sorted(best, reverse=True)
     assert math.exp(best[0]) < 1
-    assert (await ENGINE.gap(endpoint, [*b"hello"])).gap == pytest.approx(best[0] - best[1], abs=1e-6)
+    assert (await ENGINE.ranking(endpoint, [*b"hello"])).log_probs == pytest.approx(best[:5], abs=1e-6)
 
 
 async def test_the_context_is_filled_to_the_last_token(endpoint: Endpoint, client: Client) -> None:
@@ -156,7 +157,7 @@ async def test_what_goes_wrong_is_one_line(endpoint: Endpoint) -> None:
             await call
         assert "\n" not in str(caught.value)
     with pytest.raises(EngineError, match="HTTP 400: token id 999999 is outside"):
-        await ENGINE.gap(endpoint, [999_999])
+        await ENGINE.ranking(endpoint, [999_999])
     with pytest.raises(EngineError, match=r"HTTP 400: .*budget"):
         await ENGINE.configure(endpoint, dataclasses.replace(TREE, budget=None))
     with pytest.raises(EngineError, match="cannot be read"):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from engines.reference.server import listen
 from tests.engines.reference.served import Client, server_process
 
 STREAM: dict[str, Any] = {"prompt": "x", "temperature": 0, "max_tokens": 100, "stream": True}
@@ -25,6 +27,13 @@ async def process(**settings: Any) -> AsyncIterator[tuple[subprocess.Popen[str],
     with server_process(**settings) as (child, url):
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
             yield child, Client(url, session)
+
+
+def test_connections_send_at_once() -> None:
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def ended(child: subprocess.Popen[str]) -> tuple[int, str]:
