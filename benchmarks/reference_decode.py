@@ -19,11 +19,11 @@ import psutil
 import torch
 import transformers
 
-from engines.reference.checkpoint import load_drafter, load_target
-from engines.reference.drafter import Drafter
-from engines.reference.engine import Engine, GenerationRequest, Method, SamplingParams
-from engines.reference.mask import causal
-from engines.reference.target import Target, plan_pass
+from engines.reference.decoding.engine import Engine, GenerationRequest, Method, SamplingParams
+from engines.reference.model.checkpoint import load_drafter, load_target
+from engines.reference.model.drafter import Drafter
+from engines.reference.model.mask import causal
+from engines.reference.model.target import Target, plan_pass
 
 WIDTHS = (1, 8, 16, 32, 64, 128)
 CACHED = 256

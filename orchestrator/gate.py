@@ -1,4 +1,4 @@
-"""The equivalence gate's part that acts: the best next tokens from a running engine, and the trial that calibrates near-ties."""
+"""The equivalence gate's part that acts: rankings from a running engine, and the trial that calibrates near-ties."""
 
 from __future__ import annotations
 

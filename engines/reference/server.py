@@ -18,11 +18,11 @@ from types import FrameType
 
 import uvicorn
 
-from engines.reference.api import create_app
-from engines.reference.loop import DecodeLoop, LoopState
-from engines.reference.options import Options, parse
-from engines.reference.service import Service
-from engines.reference.serving import Loaded
+from engines.reference.serving.api import create_app
+from engines.reference.serving.loop import DecodeLoop, LoopState
+from engines.reference.serving.options import Options, parse
+from engines.reference.serving.served import Loaded
+from engines.reference.serving.service import Service
 
 log = logging.getLogger("engines.reference")
 
@@ -128,7 +128,7 @@ def _sentence(options: Options) -> str:
 
 def _load(options: Options) -> Loaded:
     # Brings torch: imported here so that the port is bound and /health answers before that.
-    from engines.reference.loading import load
+    from engines.reference.serving.loading import load
 
     return load(options)
 

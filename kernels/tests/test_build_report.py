@@ -29,7 +29,16 @@ def test_small_kernels_fit_the_pro_6000(tmp_path):
 def test_every_kernel_fits(tmp_path, arch):
     status, builds = report(tmp_path, "--arch", arch)
     assert status == 0
-    assert {build["kernel"] for build in builds} >= {"scan", "select", "draw", "attend", "merge", "build"}
+    assert {build["kernel"] for build in builds} >= {
+        "scan",
+        "select",
+        "survey",
+        "collect",
+        "draw",
+        "attend",
+        "merge",
+        "build",
+    }
     # The main loop of the attention keeps its tiles in shared memory: a build without them would be another kernel.
     assert max(build["shared"] for build in builds if build["kernel"] == "attend") > 32 * 1024
 

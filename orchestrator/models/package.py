@@ -20,7 +20,7 @@ from orchestrator.models.home import models_folder
 from orchestrator.models.progress import Clock
 from orchestrator.models.registry import MIB, PackagedModel
 
-CONVERTER = "engines.reference.gguf"
+CONVERTER = "engines.reference.model.gguf"
 NO_SPACE = "No space left on device"
 
 

@@ -226,10 +226,7 @@ def search(
         for start in tl.range(0, most, CHUNK):
             i = start + tl.arange(0, CHUNK)[None, :]
             _, x, inside = candidates(base, listed, part, i, count[:, None], vocab, compact, CAPACITY, TILE)
-            if COUNT:
-                amount = inside.to(tl.float32)
-            else:
-                amount = weigh(x, inside, best, scale, cut, 0.0)
+            amount = inside.to(tl.float32) if COUNT else weigh(x, inside, best, scale, cut, 0.0)
             bits = ordered(x)
             at_a += tl.where(bits >= a, amount, 0.0)
             at_b += tl.where(bits >= b, amount, 0.0)

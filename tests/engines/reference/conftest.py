@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import engines.reference
-from engines.reference.checkpoint import load_drafter, load_target
-from engines.reference.drafter import Drafter
-from engines.reference.target import Target
+from engines.reference.model.checkpoint import load_drafter, load_target
+from engines.reference.model.drafter import Drafter
+from engines.reference.model.target import Target
 from tests.engines.reference.families import write_drafter, write_target
 from tests.engines.reference.naive import Naive
 

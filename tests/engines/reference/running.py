@@ -3,7 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from engines.reference.engine import Emission, Engine, GenerationRequest, SamplingParams, SpecStats, TopLogprobs
+from engines.reference.decoding.engine import (
+    Emission,
+    Engine,
+    GenerationRequest,
+    SamplingParams,
+    SpecStats,
+    TopLogprobs,
+)
 
 
 @dataclass

@@ -17,9 +17,7 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from engines.reference.chat import ChatTemplate
-from engines.reference.options import Options
-from engines.reference.request import (
+from engines.reference.decoding.request import (
     Emission,
     FinishReason,
     GenerationRequest,
@@ -30,8 +28,10 @@ from engines.reference.request import (
     TopLogprobs,
 )
 from engines.reference.server import serve
-from engines.reference.serving import Loaded, ServedModel
-from engines.reference.text import Tokenizer
+from engines.reference.serving.chat import ChatTemplate
+from engines.reference.serving.options import Options
+from engines.reference.serving.served import Loaded, ServedModel
+from engines.reference.serving.text import Tokenizer
 
 PLAIN = Method("autoregressive")
 EOS = 256

@@ -16,10 +16,10 @@ from typing import Any
 import aiohttp
 import uvicorn
 
-from engines.reference.api import create_app
-from engines.reference.loop import DecodeLoop, DecodingEngine, LoopState
-from engines.reference.service import Service
-from engines.reference.serving import Loaded, ServedModel
+from engines.reference.serving.api import create_app
+from engines.reference.serving.loop import DecodeLoop, DecodingEngine, LoopState
+from engines.reference.serving.served import Loaded, ServedModel
+from engines.reference.serving.service import Service
 from tests.engines.reference.scripted import make_options, scripted_model
 
 SCRIPTED = Path(__file__).with_name("scripted.py")

@@ -1,0 +1,1 @@
+"""Batched decoding: autoregressive, linear DFlash and DDTree, over KV caches."""

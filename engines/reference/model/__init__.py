@@ -1,0 +1,1 @@
+"""Target and drafter: checkpoints, and their forward passes."""

@@ -1,0 +1,1 @@
+"""The HTTP face of the decoding engine: OpenAI's API, streams, metrics."""
