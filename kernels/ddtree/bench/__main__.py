@@ -1,4 +1,4 @@
-"""python -m ddtree.bench [--only NAME ...] [--no-dense] [--out FILE] | --check-only | --small | --tune [--heads N ...]"""
+"""python -m ddtree.bench [--only NAME ...] [--no-dense] [--out FILE] | --check-only | --small | --tune [--heads N]"""
 
 import argparse
 import json

@@ -47,7 +47,7 @@ def sglang_extend(case: Attention) -> Callable[[], torch.Tensor]:
         "qo_indptr": steps * nodes,
         "kv_indptr": starts,
         "kv_indices": indices,
-        "custom_mask": mask,
+        "custom_mask": mask.view(torch.bool),
         "is_causal": True,
         "mask_indptr": torch.nn.functional.pad(sizes.cumsum(0), (1, 0)),
         "max_len_extend": nodes,

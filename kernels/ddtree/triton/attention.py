@@ -257,7 +257,9 @@ def tree_attention(
     most = 64 if query.dtype == torch.float32 else 256
     require(size <= most, f"the head size is {size}, allowed on CUDA for {query.dtype} is 1 to {most}")
     target, packed = target_of(query.device), nodes * (heads // kv_heads)
-    config = config or config_of(target, packed, size, query.element_size())
+    # With a window every row keeps its depth, for which a block of 256 rows has no registers left.
+    tuned = packed if window is None else min(packed, 128)
+    config = config or config_of(target, tuned, size, query.element_size())
     blocks = triton.cdiv(packed, config.block_m)
     if splits is None:
         tiles = triton.cdiv(table.shape[-1] * page_size, config.block_n)
