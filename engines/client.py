@@ -36,6 +36,15 @@ async def post_json(endpoint: Endpoint, path: str, body: Json, timeout_s: float 
     return await _call("POST", endpoint, path, body, timeout_s)
 
 
+async def get_text(endpoint: Endpoint, path: str) -> str:
+    return await _text("GET", endpoint, path, None, _CALL_S)
+
+
+async def post(endpoint: Endpoint, path: str) -> None:
+    """A call without a body whose answer says nothing but that it was done."""
+    await _text("POST", endpoint, path, None, _CALL_S)
+
+
 async def identity(endpoint: Endpoint) -> Identity:
     info = await get_json(endpoint, "/server_info")
     try:
@@ -99,21 +108,27 @@ def _session(timeout_s: float) -> aiohttp.ClientSession:
 
 
 async def _call(verb: str, endpoint: Endpoint, path: str, body: Json | None, timeout_s: float) -> Json:
+    try:
+        answer = json.loads(await _text(verb, endpoint, path, body, timeout_s))
+    except ValueError as error:
+        raise EngineError(f"{verb} {endpoint.base_url}{path}: the answer is not JSON") from error
+    if not isinstance(answer, dict):
+        raise EngineError(f"{verb} {endpoint.base_url}{path}: the answer is not a JSON object")
+    return answer
+
+
+async def _text(verb: str, endpoint: Endpoint, path: str, body: Json | None, timeout_s: float) -> str:
     url = f"{endpoint.base_url}{path}"
     try:
         async with _session(timeout_s) as session, session.request(verb, url, json=body) as response:
+            text = await response.text()
             if response.status != 200:
-                raise EngineError(f"{verb} {url}: HTTP {response.status}: {_message(await response.text())}")
-            answer = await response.json(content_type=None)
+                raise EngineError(f"{verb} {url}: HTTP {response.status}: {_message(text)}")
+            return text
     except TimeoutError as error:
         raise EngineError(f"{verb} {url}: no answer within {timeout_s:g} s") from error
     except (aiohttp.ClientError, OSError) as error:
         raise EngineError(f"{verb} {url}: {_one_line(str(error) or type(error).__name__)}") from error
-    except ValueError as error:
-        raise EngineError(f"{verb} {url}: the answer is not JSON") from error
-    if not isinstance(answer, dict):
-        raise EngineError(f"{verb} {url}: the answer is not a JSON object")
-    return answer
 
 
 def _message(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 
+from engines import envs
 from engines.base import Deployment, EngineError, Method
 from engines.registry import get_engine
 from orchestrator.errors import InputError
@@ -35,7 +36,7 @@ def make_deployments(
 def _deployment(
     name: str, engine: EngineSpec, target: ResolvedModel, drafter: ResolvedModel | None, max_batch: int
 ) -> Deployment:
-    interpreter = engine.interpreter or sys.executable
+    interpreter = envs.interpreter(engine.interpreter) if engine.interpreter else sys.executable
     return Deployment(
         software=get_engine(name).software(interpreter),
         interpreter=interpreter,

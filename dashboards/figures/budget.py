@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,8 +22,8 @@ from dashboards.figures.canvas import (
     sample_size,
     y_title,
 )
-from dashboards.text import bounds, elide, plain, tok_s, tokens
-from dashboards.theme import ACCENT, SURFACE, Styles
+from dashboards.text import bounds, elide, plain, stage_ms, tok_s, tokens
+from dashboards.theme import ACCENT, MUTED, SURFACE, Styles
 from orchestrator.records import ArmSummary, Interval
 
 HEIGHT, PLOT_PX = 360, 270
@@ -41,6 +43,7 @@ class Quantity:
 
 _SPEED = Quantity("Output speed, tok/s", "tok/s", 1, lambda arm: arm.output_tok_s, tok_s)
 _LENGTH = Quantity("Acceptance length, tokens a step", "tokens a step", 2, lambda arm: arm.acceptance_length, tokens)
+_STEP = Quantity("Time of a decode step, ms", "ms a step", 2, lambda arm: _step_time(arm), stage_ms)
 
 
 def throughput_by_budget(summaries: Sequence[ArmSummary], styles: Styles, winner: str | None = None) -> go.Figure:
@@ -51,6 +54,27 @@ def throughput_by_budget(summaries: Sequence[ArmSummary], styles: Styles, winner
 def acceptance_by_budget(summaries: Sequence[ArmSummary], styles: Styles, winner: str | None = None) -> go.Figure:
     """Acceptance length against the number of tree nodes. Summaries of one concurrency."""
     return _by_budget(summaries, styles, winner, _LENGTH)
+
+
+def step_time_by_budget(summaries: Sequence[ArmSummary], styles: Styles, winner: str | None = None) -> go.Figure:
+    """Milliseconds of a decode step, its stages together, against the number of tree nodes. The store holds no
+    interval of it. Arms without stage times are left out. Summaries of one concurrency."""
+    return _by_budget([arm for arm in summaries if arm.step_ms], styles, winner, _STEP)
+
+
+def cliffs(arms: Sequence[ArmSummary]) -> list[tuple[int, int]]:
+    """Neighbouring budgets between which output speed falls by more than the intervals explain. `arms`: one line of
+    trees in the order of their budgets."""
+    return [
+        (left.budget or 0, right.budget or 0)
+        for left, right in itertools.pairwise(arms)
+        if right.output_tok_s.high < left.output_tok_s.low
+    ]
+
+
+def _step_time(arm: ArmSummary) -> Interval:
+    total = sum(arm.step_ms.values())
+    return Interval(estimate=total, low=total, high=total)
 
 
 def _by_budget(summaries: Sequence[ArmSummary], styles: Styles, winner: str | None, quantity: Quantity) -> go.Figure:
@@ -69,6 +93,9 @@ def _by_budget(summaries: Sequence[ArmSummary], styles: Styles, winner: str | No
     figure.update_yaxes(range=[0, top])
     y_title(figure, quantity.title)
     end_labels(figure, labels, top / PLOT_PX)
+    for _, arms in lines:
+        for places in cliffs(arms):
+            _mark_cliff(figure, places, top)
     for arm in summaries:
         if arm.arm == winner and arm.budget is not None:
             _mark(figure, arm.budget, quantity.of(arm), quantity)
@@ -122,6 +149,22 @@ def _line(figure: go.Figure, name: str, arms: Sequence[ArmSummary], styles: Styl
     return EndLabel(values[-1].estimate, name, middle)
 
 
+def _mark_cliff(figure: go.Figure, budgets: tuple[int, int], top: float) -> None:
+    place = math.sqrt(budgets[0] * budgets[1])
+    figure.add_scatter(
+        x=[place, place],
+        y=[0, 0.97 * top],
+        mode="lines+text",
+        line={"color": MUTED, "width": 1, "dash": "dot"},
+        text=["", "cliff"],
+        textposition="bottom right",
+        textfont={"color": MUTED, "size": 11},
+        name="cliff",
+        hovertext=[hover("cliff", f"output speed falls from budget {budgets[0]} to {budgets[1]}, intervals apart")] * 2,
+        hoverinfo="text",
+    )
+
+
 def _mark(figure: go.Figure, budget: int, value: Interval, quantity: Quantity) -> None:
     """A ring around the winner, with its value."""
     figure.add_scatter(
@@ -140,5 +183,7 @@ def _mark(figure: go.Figure, budget: int, value: Interval, quantity: Quantity) -
 
 def _hover(arm: ArmSummary, styles: Styles, quantity: Quantity) -> str:
     value = quantity.of(arm)
-    shown = f"{quantity.write(value.estimate)} {quantity.unit} ({bounds(value, quantity.digits)})"
+    shown = f"{quantity.write(value.estimate)} {quantity.unit}"
+    if value.low != value.high:
+        shown += f" ({bounds(value, quantity.digits)})"
     return hover(styles[arm.arm].label, shown, sample_size(arm))

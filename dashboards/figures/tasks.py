@@ -6,7 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboards.figures.canvas import canvas, hover
-from dashboards.text import plain, tokens
+from dashboards.text import percent, plain, tokens
 from dashboards.theme import HEAT, TEXT, Styles
 
 _ROW_PX = 36
@@ -48,4 +48,43 @@ def acceptance_by_task(acceptance: pd.DataFrame, styles: Styles) -> go.Figure:
     )
     figure.update_xaxes(showgrid=False, side="top", tickfont={"color": TEXT})
     figure.update_yaxes(showgrid=False, autorange="reversed", tickfont={"color": TEXT, "size": 12})
+    return figure
+
+
+def acceptance_by_task_and_depth(depths: pd.DataFrame, styles: Styles, arm: str) -> go.Figure:
+    """A heat map of one arm: the share of verify steps that accept at least k draft tokens, a row a task, a column a
+    depth. `depths` has columns arm, task, depth and share, of one concurrency."""
+    own = depths[depths["arm"] == arm]
+    tasks, deepest = sorted(own["task"].unique()), int(own["depth"].max()) if len(own) else 0
+    cells = {(row["task"], row["depth"]): float(row["share"]) for row in own.to_dict("records")}
+    rows = [[cells.get((task, depth)) for depth in range(1, deepest + 1)] for task in tasks]
+    label = styles[arm].label if arm in styles else plain(arm)
+    figure = canvas(106 + _ROW_PX * max(len(tasks), 1), styles)
+    figure.add_heatmap(
+        x=list(range(1, deepest + 1)),
+        y=[plain(task) for task in tasks],
+        z=rows,
+        hovertext=[
+            [
+                hover(label, f"{percent(share, 1)} of steps accept {depth} or more draft tokens", f"task {plain(task)}")
+                if share is not None
+                else ""
+                for depth, share in enumerate(row, start=1)
+            ]
+            for task, row in zip(tasks, rows, strict=True)
+        ],
+        hoverinfo="text",
+        text=[["" if share is None or deepest > 16 else f"{100 * share:.0f}" for share in row] for row in rows],
+        texttemplate="%{text}",
+        textfont={"color": TEXT},
+        colorscale=[[0, HEAT[0]], [1, HEAT[1]]],
+        zmin=0,
+        zmax=1,
+        showscale=False,
+        xgap=2,
+        ygap=2,
+    )
+    figure.update_xaxes(title_text="Depth k, draft tokens; numbers: % of steps", showgrid=False, dtick=1)
+    figure.update_yaxes(showgrid=False, autorange="reversed", tickfont={"color": TEXT, "size": 12})
+    figure.update_layout(margin_t=8)
     return figure

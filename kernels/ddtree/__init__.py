@@ -11,7 +11,7 @@ from ddtree.compact import PoolTable, compact_kv, compact_slots, gather_rows
 from ddtree.mask import ancestor_mask, positions, sglang_mask
 from ddtree.sample import sample_target
 from ddtree.topk import TopK, check_topk, merge_topk, topk_logprobs
-from ddtree.tree import Tree, build_tree
+from ddtree.tree import Tree, build_tree, check_tree
 
 __all__ = [
     "Acceptance",
@@ -23,6 +23,7 @@ __all__ = [
     "ancestor_mask",
     "build_tree",
     "check_topk",
+    "check_tree",
     "compact_kv",
     "compact_slots",
     "gather_rows",

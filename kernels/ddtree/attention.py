@@ -4,7 +4,7 @@ import torch
 
 from ddtree.checks import FLOATS, INTEGERS, require, require_tensor
 from ddtree.dispatch import implementation
-from ddtree.tree import Tree
+from ddtree.tree import Tree, check_tree
 
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -32,8 +32,8 @@ def tree_attention(
     above 1 and a slot table page size 1. `rows` [B] names each request's row (default: row b); for a one-dimensional
     table it is required and holds each request's first entry. Query head h reads KV head h // (Hq / Hkv). `scale`
     defaults to E ** -0.5. With `window`, a node at position p sees positions above p - window only. Pools in float8
-    are converted, unscaled. Prefix lengths must be within what the table holds. On CUDA the head size is at most 256,
-    and 64 in float32, which is there for tests.
+    are converted, unscaled. Prefix lengths must be within what the table holds. On the CPU the tree must pass
+    `check_tree`. On CUDA the head size is at most 256, and 64 in float32, which is there for tests.
     """
     device = query.device
     require_tensor("query", query, (None, None, None, None), FLOATS, device)
@@ -45,10 +45,13 @@ def tree_attention(
     require_tensor("key_pool", key_pool, (None, kv_heads, size), (query.dtype, *FLOAT8), device)
     require_tensor("value_pool", value_pool, tuple(key_pool.shape), (key_pool.dtype,), device)
     require_tensor("prefix_lens", prefix_lens, (batch,), INTEGERS, device)
-    require_tensor("tree.tokens", tree.tokens, (batch, nodes), (torch.int32,), device)
+    require_tensor("tree.depths", tree.depths, (batch, nodes), (torch.int32,), device)
+    require_tensor("tree.ancestors", tree.ancestors, (batch, nodes, -(-nodes // 64)), (torch.int64,), device)
     require(page_size >= 1, f"page_size is {page_size}, allowed is 1 or more")
     require(window is None or window >= 1, f"window is {window}, allowed is 1 or more")
     _check_table(table, rows, batch, device)
+    if device.type == "cpu":
+        check_tree(tree)
     attend = implementation("attention", device).tree_attention
     scale = size**-0.5 if scale is None else scale
     out: torch.Tensor = attend(

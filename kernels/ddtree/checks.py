@@ -14,6 +14,12 @@ def require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
+def require_contiguous(**tensors: torch.Tensor) -> None:
+    """For kernels that read their small arguments without strides."""
+    for name, tensor in tensors.items():
+        require(tensor.is_contiguous(), f"{name} has strides {list(tensor.stride())}, allowed on CUDA is contiguous")
+
+
 def require_tensor(
     name: str, tensor: torch.Tensor, shape: Sequence[int | None], dtypes: Sequence[torch.dtype], device: torch.device
 ) -> None:

@@ -4,7 +4,7 @@ import torch
 
 from ddtree.checks import INTEGERS, require, require_tensor
 from ddtree.dispatch import implementation
-from ddtree.tree import Tree
+from ddtree.tree import Tree, check_tree
 
 
 def ancestor_mask(tree: Tree) -> torch.Tensor:
@@ -32,6 +32,7 @@ def sglang_mask(
     cpu = tree.tokens.device.type == "cpu"
     require(out is not None or cpu, "sglang_mask needs `out` on CUDA: a uint8 buffer of sum(N * (prefix + N)) bytes")
     if cpu:
+        check_tree(tree)
         nodes = tree.tokens.shape[1]
         length = int((nodes * (prefix_lens.long() + nodes)).sum())
         out = torch.empty(length, dtype=torch.uint8) if out is None else out

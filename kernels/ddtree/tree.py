@@ -66,6 +66,36 @@ def build_tree(
     return Tree(**fields, draft_depth=log_probs.shape[1])
 
 
+def check_tree(tree: Tree) -> None:
+    """Raise ValueError where parents, depths, links and ancestor bits are not those of one tree. Waits for the device:
+    use outside of captured graphs, on trees that build_tree did not make.
+    """
+    batch, nodes = tree.parents.shape
+    words = (batch, nodes, -(-nodes // 64))
+    require_tensor("tree.ancestors", tree.ancestors, words, (torch.int64,), tree.parents.device)
+    bad = (~_consistent(tree)).nonzero()
+    require(bad.numel() == 0, f"links, depth or ancestor bits of request, node {bad[:4].tolist()} are not a tree's")
+
+
+def _consistent(tree: Tree) -> torch.Tensor:
+    """bool [B,N]. Parents come first, so that a node's bits are right if they are its own and its parent's."""
+    (_, nodes, words), device = tree.ancestors.shape, tree.ancestors.device
+    node, size, parents = torch.arange(nodes, device=device), tree.sizes[:, None], tree.parents.long()
+    drafted = (node > 0) & (node < size)
+    ordered = torch.where(drafted, (parents >= 0) & (parents < node), parents == -1) & (size > 0) & (size <= nodes)
+    at = parents.clamp(0, nodes - 1)
+    depths = torch.where(drafted, tree.depths.gather(1, at) + 1, 0)
+    bits = torch.zeros(nodes, words, dtype=torch.int64, device=device)
+    bits[node, node // 64] = torch.ones_like(node) << node % 64
+    inherited = tree.ancestors.gather(1, at[:, :, None].expand(-1, -1, words))
+    ancestors = bits | torch.where(drafted[:, :, None], inherited, 0)
+    for links, shared in ((tree.first_child.long(), node), (tree.next_sibling.long(), parents)):
+        theirs = parents.gather(1, links.clamp(0, nodes - 1))
+        ordered &= (links == -1) | ((links > node) & (links < nodes) & (theirs == shared))
+    fits = (tree.depths == depths) & (depths <= tree.draft_depth) & (tree.ancestors == ancestors).all(-1)
+    return ordered & fits
+
+
 def _check_budgets(budgets: int | torch.Tensor, max_nodes: int) -> None:
     values = budgets.tolist() if isinstance(budgets, torch.Tensor) else [budgets]
     for budget in values:

@@ -1,5 +1,7 @@
 """Tree attention against dense float64, on the reference and on the kernel."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -185,3 +187,13 @@ def test_bad_options_are_named(tree_of):
     for option in ({"window": 0}, {"page_size": 0}):
         with pytest.raises(ValueError, match="allowed is 1 or more"):
             ddtree.tree_attention(*case, **option)
+
+
+def test_a_mask_that_is_no_tree_is_refused(tree_of):
+    case = make(tree_of)
+    full = torch.full_like(case["tree"].ancestors, 0b1111111)
+    case["tree"] = dataclasses.replace(case["tree"], ancestors=full)
+    with pytest.raises(ValueError, match="are not a tree's"):
+        ddtree.tree_attention(*arguments(case))
+    with pytest.raises(ValueError, match="are not a tree's"):
+        ddtree.sglang_mask(case["tree"], case["prefix_lens"])

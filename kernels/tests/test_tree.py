@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -144,3 +146,34 @@ def test_bad_input_is_named(change, message):
     }
     with pytest.raises(ValueError, match=message):
         ddtree.build_tree(**{**arguments, **change})
+
+
+@pytest.mark.parametrize(
+    ("field", "at", "value"),
+    [
+        ("parents", (1, 3), 4),  # after its child
+        ("parents", (1, 3), -1),
+        ("parents", (1, 19), 0),  # padding
+        ("depths", (1, 3), 0),
+        ("ancestors", (1, 3, 0), 0b11111),
+        ("ancestors", (1, 3, 0), 0),
+        ("first_child", (1, 3), 3),
+        ("next_sibling", (1, 3), 1),
+        ("sizes", (1,), 21),
+        ("sizes", (1,), 0),
+    ],
+)
+def test_what_is_no_tree_is_found(tree_of, field, at, value):
+    tree = tree_of(0, 2, 5, 4, 12, 20)
+    ddtree.check_tree(tree)
+    broken = getattr(tree, field).clone()
+    broken[at] = value
+    with pytest.raises(ValueError, match=r"request, node \[\[1, "):
+        ddtree.check_tree(dataclasses.replace(tree, **{field: broken}))
+
+
+def test_wide_trees_pass_and_words_are_counted(tree_of):
+    tree = tree_of(1, 2, 15, 6, 199, 200, chain=True)
+    ddtree.check_tree(tree)
+    with pytest.raises(ValueError, match=r"ancestors has shape \[2, 200, 3\], allowed is \[2, 200, 4\]"):
+        ddtree.check_tree(dataclasses.replace(tree, ancestors=tree.ancestors[..., :3]))

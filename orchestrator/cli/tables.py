@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from rich import box
 from rich.table import Table
 
 from orchestrator.plan import Plan
@@ -33,14 +34,17 @@ def progress_table(entries: Sequence[JournalEntry]) -> Table:
 
 
 def summary_table(decision: Decision) -> Table:
-    """The arms of a decision with their intervals."""
-    percent = f"{decision.confidence:.0%}"
-    speedup = f"speed-up ({percent} CI)"
-    table = Table("arm", "c", "tok/s", f"TPOT ms ({percent} CI)", "TTFT ms p50", "acceptance length", speedup, "gate")
+    """The arms of a decision with their intervals, fastest first; fits 80 columns."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=f"{decision.confidence:.0%} intervals")
+    table.add_column("arm", no_wrap=True)
+    for title in ("at\nonce", "tok/s", "speed-up", "accept.\nlength", "TPOT\nms", "TTFT\nms"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("gate")
     comparisons = {(c.arm, c.concurrency): c for point in decision.points for c in point.comparisons}
     gates = {gate.arm: "passed" if gate.passed else "FAILED" for gate in decision.gates}
-    for row in decision.summaries:
-        table.add_row(*_cells(row, comparisons.get((row.arm, row.concurrency)), gates.get(row.arm, "")))
+    for row in sorted(decision.summaries, key=lambda row: (row.concurrency, -row.output_tok_s.estimate)):
+        style = "bold" if (row.arm, row.concurrency) == (decision.arm, decision.concurrency) else ""
+        table.add_row(*_cells(row, comparisons.get((row.arm, row.concurrency)), gates.get(row.arm, "")), style=style)
     return table
 
 
@@ -49,13 +53,13 @@ def _cells(row: ArmSummary, comparison: Comparison | None, gate: str) -> list[st
         row.arm,
         str(row.concurrency),
         f"{row.output_tok_s.estimate:.1f}",
-        _interval(row.tpot_ms, 1),
-        f"{row.ttft_ms_p50:.0f}",
+        _interval(comparison.speedup) if comparison else "",
         f"{row.acceptance_length.estimate:.2f}",
-        _interval(comparison.speedup, 2) + "x" if comparison else "",
+        f"{row.tpot_ms_p50:.1f}",
+        f"{row.ttft_ms_p50:.0f}",
         gate,
     ]
 
 
-def _interval(value: Interval, digits: int) -> str:
-    return f"{value.estimate:.{digits}f} ({value.low:.{digits}f}-{value.high:.{digits}f})"
+def _interval(value: Interval) -> str:
+    return f"{value.estimate:.2f} ({value.low:.2f}-{value.high:.2f})"

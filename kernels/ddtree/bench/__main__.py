@@ -73,43 +73,34 @@ def _tuned(options: argparse.Namespace) -> dict[str, Any]:
 def _measured(options: argparse.Namespace) -> dict[str, Any]:
     """The file is written anew after every item, so that an interrupted run keeps what it has."""
     report = _header() | {"checks": [], "rows": []}
-    bandwidth, rate = 0.0, 0.0
-    if {"steps", "attention"} & set(options.only):
-        bandwidth, rate = _speeds(report)
-    for item in _items(options, bandwidth, rate):
+    for item in _items(options, report):
         _say(item.text())
-        if isinstance(item, Row):
-            report["rows"].append(item.record())
-        else:
-            report["checks"].append(vars(item))
-            report["failed"] += [] if item.passed else [item.name]
+        report["rows" if isinstance(item, Row) else "checks"].append(item.record())
+        report["failed"] += [item.failure] if item.failure else []
         _write(options, report)
     report["complete"] = True
     _write(options, report)
-    _say("\n  ".join([f"{len(report['checks'])} checks, {len(report['failed'])} failed", *report["failed"]]))
+    count = f"{len(report['checks'])} checks, {len(report['rows'])} rows, {len(report['failed'])} failed"
+    _say("\n  ".join([count, *report["failed"]]))
     return report
 
 
-def _speeds(report: dict[str, Any]) -> tuple[float, float]:
-    from ddtree.bench.clock import copy_bandwidth, matmul_rate
-
-    bandwidth, rate = copy_bandwidth(), matmul_rate()
-    report |= {"bandwidth_tb_s": bandwidth / 1e6, "matmul_tflop_s": rate / 1e6}
-    _say(f"{report['device']}: copies {bandwidth / 1e6:.2f} TB/s, multiplies {rate / 1e6:.0f} TFLOP/s in bf16")
-    return bandwidth, rate
-
-
-def _items(options: argparse.Namespace, bandwidth: float, rate: float) -> Iterator[Check | Row]:
-    from ddtree.bench import attention, checks, steps
+def _items(options: argparse.Namespace, report: dict[str, Any]) -> Iterator[Check | Row]:
+    from ddtree.bench import attention, checks, clock, steps
 
     if "checks" in options.only:
         yield from checks.all_checks()
     if "small" in options.only:
         yield from checks.small_checks()
+    if not {"steps", "attention"} & set(options.only):
+        return
+    limits = clock.limits()
+    report |= limits.record()
+    _say(f"{report['device']}: {limits.text()}")
     if "steps" in options.only:
-        yield from steps.rows(bandwidth)
+        yield from steps.rows(limits)
     if "attention" in options.only:
-        yield from attention.rows(bandwidth, rate, not options.no_dense)
+        yield from attention.rows(limits, not options.no_dense)
 
 
 if __name__ == "__main__":

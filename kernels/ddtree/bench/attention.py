@@ -7,7 +7,7 @@ import torch
 
 from ddtree.bench import baselines, checks, data
 from ddtree.bench.clock import copies, eager_us, time_us
-from ddtree.bench.table import Check, Row
+from ddtree.bench.table import Check, Limits, Row
 
 GRID = [(b, c, w) for b in (1, 4, 16, 64) for c in (1024, 8192, 32768) for w in (8, 16, 32, 64, 128)]
 DENSE = [(1, 8192, 64), (16, 8192, 64)]
@@ -19,8 +19,8 @@ def cases(batch: int, context: int, width: int, page: int = 1) -> list[data.Atte
     return [data.attention(batch, context, width, page=page) for _ in range(copies(batch * context * 4096, 12))]
 
 
-def rows(bandwidth: float, rate: float, dense: bool) -> Iterator[Row | Check]:
-    """`rate` in operations per microsecond. Stock kernels are checked before they are timed."""
+def rows(limits: Limits, dense: bool) -> Iterator[Row | Check]:
+    """Stock kernels are checked before they are timed."""
     stock = _stock_reason()
     if stock:
         print(f"SGLang's stock kernel is not measured: {stock}", file=sys.stderr)  # noqa: T201
@@ -32,14 +32,14 @@ def rows(bandwidth: float, rate: float, dense: bool) -> Iterator[Row | Check]:
                 run = baselines.sglang_extend(inputs[0])
                 yield checks.attention_error(inputs[0], run, f"stock SGLang, batch {batch} width {width}")
             others["SGLang"] = time_us([baselines.sglang_extend(case) for case in inputs], replays=7)
-        yield _row(inputs, batch, context, width, 1, bandwidth, rate, others)
+        yield _row(inputs, batch, context, width, 1, limits, others)
     for page in (16, 64):
         for batch, context in ((1, 32768), (16, 8192)):
-            yield _row(cases(batch, context, 64, page), batch, context, 64, page, bandwidth, rate, {})
+            yield _row(cases(batch, context, 64, page), batch, context, 64, page, limits, {})
     # Last, because compiling FlexAttention takes long.
     for batch, context, width in DENSE if dense else ():
         inputs = cases(batch, context, width)
-        yield _row(inputs, batch, context, width, 1, bandwidth, rate, _dense(inputs[0]))
+        yield _row(inputs, batch, context, width, 1, limits, _dense(inputs[0]))
 
 
 def _row(
@@ -48,13 +48,13 @@ def _row(
     context: int,
     width: int,
     page: int,
-    bandwidth: float,
-    rate: float,
+    limits: Limits,
     others: dict[str, float],
 ) -> Row:
     us = time_us([case.run for case in inputs], replays=7)
-    by_bytes = (batch * context * 4096 + batch * width * 32 * 128 * 2 * 3) / bandwidth
-    by_operations = 4 * batch * 32 * width * (context + width) * 128 / rate
+    # Keys and values of 8 heads, of the prefix and of the nodes; queries and results of 32.
+    by_bytes = batch * (context * 16 + width * (16 + 64)) * 128 * 2 / limits.bandwidth
+    by_operations = 4 * batch * 32 * width * (context + width) * 128 / limits.rate
     floor, reason = max((by_bytes, "bytes"), (by_operations, "operations"))
     return Row("attention", f"batch {batch} context {context} width {width} page {page}", us, floor, reason, others)
 

@@ -99,8 +99,12 @@ def sdpa(case: Attention) -> Callable[[], torch.Tensor]:
 
 
 def flex(case: Attention) -> Callable[[], torch.Tensor]:
-    """FlexAttention, compiled, with its block mask made beforehand, over contiguous keys."""
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    """FlexAttention, compiled, with its block mask made beforehand, over contiguous keys.
+
+    By default torch takes its decoding kernel for fewer than 128 queries; with GQA its tile of queries x group rows
+    must divide the mask's block of 128, so that 64 nodes x 4 heads find no kernel at all. Its main kernel is forced.
+    """
+    from torch.nn.attention.flex_attention import FlexKernelOptions, create_block_mask, flex_attention
 
     query, keys, values, mask = _contiguous(case)
     nodes, length = mask.shape[2:]
@@ -110,9 +114,10 @@ def flex(case: Attention) -> Callable[[], torch.Tensor]:
 
     blocks = create_block_mask(allowed, query.shape[0], None, nodes, length, device="cuda")
     compiled = torch.compile(flex_attention, dynamic=False)
+    main: FlexKernelOptions = {"FORCE_USE_FLEX_ATTENTION": True}
 
     def run() -> torch.Tensor:
-        out: torch.Tensor = compiled(query, keys, values, block_mask=blocks, enable_gqa=True)
+        out: torch.Tensor = compiled(query, keys, values, block_mask=blocks, enable_gqa=True, kernel_options=main)
         return out.transpose(1, 2)
 
     return run

@@ -1,10 +1,12 @@
-"""Times on the GPU, and the two speeds that floors are made of."""
+"""Times on the GPU, and the speeds that floors are made of."""
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
+
+from ddtree.bench.table import Limits
 
 Call = Callable[[], object]
 GRAPH_US = 20_000.0  # a captured graph lasts about so long at most, or one pass over its inputs
@@ -62,13 +64,43 @@ def copies(size: int, most: int = 32) -> int:
 
 
 def copy_bandwidth() -> float:
-    """Bytes per microsecond, read plus written, of a copy of 1 GiB."""
-    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
-    target = torch.empty_like(source)
-    return 2 * source.numel() / time_us([lambda: target.copy_(source)], replays=5)
+    """Bytes per microsecond, read plus written, of the fastest copy.
+
+    Eagerly, or by a kernel: a `copy_` that is captured becomes a memcpy node, which an H200 gives to copy engines that
+    reach three fifths of this.
+    """
+
+    def best(source: torch.Tensor) -> float:
+        target = torch.empty_like(source)
+        eager = eager_us([lambda: target.copy_(source)] * 8)
+        return min(eager, time_us([lambda: torch.neg(source, out=target)], replays=5))
+
+    return max(2 * source.nbytes / best(source) for source in _large())
+
+
+def read_bandwidth() -> float:
+    """Bytes per microsecond of the fastest sum: kernels that hardly write can pass the copy bandwidth."""
+    return max(source.nbytes / time_us([source.sum], replays=5) for source in _large())
+
+
+def _large() -> Iterator[torch.Tensor]:
+    for size in (1 << 28, 1 << 29, 1 << 30):
+        yield torch.zeros(size // 4, device="cuda")
+
+
+def launch_us() -> float:
+    """Microseconds of the smallest kernel in a captured graph."""
+    one = torch.zeros(1, device="cuda")
+    return min(time_us([one.neg_]) for _ in range(3))
 
 
 def matmul_rate() -> float:
     """Operations per microsecond of a bf16 matrix product of side 8192."""
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     return float(2 * 8192**3 / time_us([lambda: a @ b], replays=5))
+
+
+def limits() -> Limits:
+    """Measured on the GPU at hand."""
+    copied, read = copy_bandwidth(), read_bandwidth()
+    return Limits(copied, max(copied, read), matmul_rate(), launch_us())

@@ -8,10 +8,9 @@ import torch
 import ddtree
 from ddtree.bench import baselines, data
 from ddtree.bench.clock import Call, copies, time_us, wall_us
-from ddtree.bench.table import Row
+from ddtree.bench.table import Limits, Row
 
 VOCAB, DEPTH, K, HIDDEN, LAYERS = 151936, 15, 16, 4096, 36
-LAUNCH_US = 2.0  # an empty kernel in a graph: below this nothing can be
 
 SAMPLING = {
     "argmax": (0.0, 0, 1.0),
@@ -21,14 +20,15 @@ SAMPLING = {
 }
 
 
-def rows(bandwidth: float) -> Iterator[Row]:
-    """`bandwidth` in bytes per microsecond."""
+def rows(limits: Limits) -> Iterator[Row]:
+    """Kernel by kernel, then the whole step."""
+    bandwidth = limits.bandwidth
     for batch, depth, vocab, k in ((1, 15, VOCAB, 16), (1, 15, VOCAB, 64), (1, 7, 49152, 16), (16, 15, VOCAB, 16)):
         yield _topk(batch, depth, vocab, k, bandwidth)
     for batch, budget in ((1, 15), (1, 63), (8, 63), (32, 63), (1, 127), (1, 255)):
-        yield _tree(batch, budget)
+        yield _tree(batch, budget, limits.launch_us)
     for batch in (1, 32):
-        yield from _small(batch, bandwidth)
+        yield from _small(batch, limits)
     yield from _samples(bandwidth)
     for batch in (1, 8):
         yield _whole(batch, bandwidth)
@@ -46,7 +46,7 @@ def _torch_topk(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.topk(x, k).values, torch.logsumexp(x, -1)
 
 
-def _tree(batch: int, budget: int) -> Row:
+def _tree(batch: int, budget: int, launch_us: float) -> Row:
     tops = [ddtree.topk_logprobs(data.logits(batch, DEPTH, 4096), K) for _ in range(8)]
     roots = torch.zeros(batch, dtype=torch.int32, device="cuda")
     build = partial(ddtree.build_tree, root_tokens=roots, budgets=budget, max_nodes=budget + 1)
@@ -54,16 +54,17 @@ def _tree(batch: int, budget: int) -> Row:
     chained = time_us([partial(build, t.log_probs, t.token_ids, chain=True) for t in tops])
     heap = wall_us(partial(baselines.cpu_heap, tops[0].log_probs, tops[0].token_ids, roots, budget))
     shape = f"batch {batch} budget {budget} depth {DEPTH} K {K}"
-    return Row("tree", shape, us, LAUNCH_US, "a launch", {"CPU heap": heap, "with chain": chained})
+    return Row("tree", shape, us, launch_us, "a launch", {"CPU heap": heap, "with chain": chained})
 
 
-def _pools(batch: int, nodes: int) -> tuple[ddtree.PoolTable, torch.Tensor]:
+def _pools(batch: int, nodes: int) -> tuple[ddtree.PoolTable, list[torch.Tensor]]:
+    """Pools of all layers, and disjoint sets of slots to rotate through."""
     pools = torch.zeros(2 * LAYERS, batch * 256, 8, 128, dtype=torch.bfloat16, device="cuda")
-    slots = torch.randperm(batch * 256, device="cuda")[: batch * nodes].view(batch, nodes)
-    return ddtree.PoolTable.of(list(pools)), slots
+    slots = torch.randperm(batch * 256, device="cuda").view(-1, batch, nodes)
+    return ddtree.PoolTable.of(list(pools)), list(slots)
 
 
-def _small(batch: int, bandwidth: float) -> Iterator[Row]:
+def _small(batch: int, limits: Limits) -> Iterator[Row]:
     tree = data.tree(batch, 64)
     targets = tree.tokens.gather(1, tree.first_child.clamp(min=0).long())
     accepted = ddtree.accept_greedy(tree, targets)
@@ -72,19 +73,18 @@ def _small(batch: int, bandwidth: float) -> Iterator[Row]:
     table, slots = _pools(batch, 64)
     hidden = torch.randn(batch, 64, HIDDEN, dtype=torch.bfloat16, device="cuda")
     moved = int((accepted.lengths - 1).clamp(min=0).sum()) * 2 * LAYERS * 2048 * 2
-    calls: list[tuple[str, Call, float]] = [
-        ("ancestor mask", partial(ddtree.ancestor_mask, tree), batch * 64 * 64),
-        ("positions", partial(ddtree.positions, tree, prefix), batch * 64 * 8),
-        ("sglang tail", partial(ddtree.sglang_mask, tree, prefix, out=mask, fill_prefix=False), batch * 64 * 64),
-        ("sglang full", partial(ddtree.sglang_mask, tree, prefix, out=mask), mask.numel()),
-        ("accept", partial(ddtree.accept_greedy, tree, targets), batch * 64 * 16),
-        ("compact", partial(ddtree.compact_slots, table, slots, accepted), moved),
-        ("gather", partial(ddtree.gather_rows, hidden, accepted), batch * 16 * HIDDEN * 4),
+    calls: list[tuple[str, list[Call], float]] = [
+        ("ancestor mask", [partial(ddtree.ancestor_mask, tree)], batch * 64 * 64),
+        ("positions", [partial(ddtree.positions, tree, prefix)], batch * 64 * 8),
+        ("sglang tail", [partial(ddtree.sglang_mask, tree, prefix, out=mask, fill_prefix=False)], batch * 64 * 64),
+        ("sglang full", [partial(ddtree.sglang_mask, tree, prefix, out=mask)], mask.numel()),
+        ("accept", [partial(ddtree.accept_greedy, tree, targets)], batch * 64 * 16),
+        ("compact", [partial(ddtree.compact_slots, table, rows, accepted) for rows in slots], moved),
+        ("gather", [partial(ddtree.gather_rows, hidden, accepted)], batch * 16 * HIDDEN * 4),
     ]
-    for name, call, size in calls:
-        by_bytes = size / bandwidth
-        reason = "bytes" if by_bytes > LAUNCH_US else "a launch"
-        yield Row(name, f"batch {batch} nodes 64", time_us([call]), max(by_bytes, LAUNCH_US), reason)
+    for name, same, size in calls:
+        floor, reason = max((size / limits.bandwidth, "bytes"), (limits.launch_us, "a launch"))
+        yield Row(name, f"batch {batch} nodes 64", time_us(same), floor, reason)
 
 
 def _samples(bandwidth: float) -> Iterator[Row]:
@@ -121,7 +121,7 @@ def _whole(batch: int, bandwidth: float) -> Row:
         ddtree.sglang_mask(tree, prefix, out=mask, fill_prefix=False)
         chosen = ddtree.sample_target(target, zeros, roots, ones, zeros, uniforms)
         accepted = ddtree.accept_greedy(tree, chosen)
-        ddtree.compact_slots(table, slots, accepted)
+        ddtree.compact_slots(table, slots[0], accepted)
         return ddtree.gather_rows(hidden, accepted)
 
     us = time_us([partial(step, *pair) for pair in zip(drafts, targets, strict=True)])

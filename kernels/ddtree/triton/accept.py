@@ -5,6 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ddtree.checks import require_contiguous
 from ddtree.tree import Tree
 
 
@@ -54,6 +55,7 @@ def walk_tree(
 
 def walk(tree: Tree, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """(node_index, lengths, bonus_tokens, emitted) as in `ddtree.accept.Acceptance`."""
+    require_contiguous(tokens=tree.tokens, parents=tree.parents)
     batch, nodes = tree.tokens.shape
     width, device = tree.draft_depth + 1, tree.tokens.device
     node_index, emitted = torch.empty(2, batch, width, dtype=torch.int32, device=device)

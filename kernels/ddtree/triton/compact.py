@@ -11,6 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
+from ddtree.checks import require_contiguous
+
 COLUMNS = 512  # elements of a row in a program of `move_cache`
 WORD_COLUMNS = 256  # the same of `move_slots`, in words
 
@@ -107,6 +109,7 @@ def compact_kv(
     keys: torch.Tensor, values: torch.Tensor, node_index: torch.Tensor, lengths: torch.Tensor, prefix_lens: torch.Tensor
 ) -> None:
     """As `ddtree.compact.compact_kv`."""
+    require_contiguous(node_index=node_index, lengths=lengths, prefix_lens=prefix_lens)
     layers, batch, _, heads, key_width = keys.shape
     width, value_width = node_index.shape[1], values.shape[-1]
     grid = (layers, batch, triton.cdiv(heads * max(key_width, value_width), COLUMNS))
@@ -136,6 +139,7 @@ def compact_slots(
     lengths: torch.Tensor,
 ) -> None:
     """As `ddtree.compact.compact_slots`. Rows are moved as the largest words that fit them."""
+    require_contiguous(node_index=node_index, lengths=lengths)
     item, stride, row = pools[0].element_size(), pools[0].stride(0), pools[0][0].numel()
     size, word = next((size, word) for size, word in WORDS if row * item % size == 0 and stride * item % size == 0)
     width = node_index.shape[1]
@@ -160,6 +164,7 @@ def compact_slots(
 
 def gather_rows(hidden: torch.Tensor, node_index: torch.Tensor) -> torch.Tensor:
     """As `ddtree.compact.gather_rows`."""
+    require_contiguous(node_index=node_index)
     batch, width = node_index.shape
     out = torch.empty(batch, width, hidden.shape[2], dtype=hidden.dtype, device=hidden.device)
     grid = (batch, width, triton.cdiv(hidden.shape[2], 1024))

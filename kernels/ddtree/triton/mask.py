@@ -5,6 +5,8 @@ import torch
 import triton
 import triton.language as tl
 
+from ddtree.checks import require_contiguous
+
 
 @triton.jit
 def bits_of(ancestors, row, columns, N, WORDS: tl.constexpr):
@@ -39,6 +41,7 @@ def ragged(ancestors, prefix_lens, out, N, FILL: tl.constexpr, WORDS: tl.constex
 
 def ancestor_mask(ancestors: torch.Tensor) -> torch.Tensor:
     """bool [B,N,N] from int64 words [B,N,W]."""
+    require_contiguous(ancestors=ancestors)
     batch, nodes, words = ancestors.shape
     out = torch.empty(batch, nodes, nodes, dtype=torch.bool, device=ancestors.device)
     dense[(batch, nodes)](
@@ -49,6 +52,7 @@ def ancestor_mask(ancestors: torch.Tensor) -> torch.Tensor:
 
 def sglang_mask(ancestors: torch.Tensor, prefix_lens: torch.Tensor, out: torch.Tensor, fill_prefix: bool) -> None:
     """Write each request's [N, prefix + N] block into `out`."""
+    require_contiguous(ancestors=ancestors, prefix_lens=prefix_lens, out=out)
     batch, nodes, words = ancestors.shape
     sizes = {"NP": triton.next_power_of_2(nodes), "BP": triton.next_power_of_2(batch)}
     ragged[(batch, nodes)](ancestors, prefix_lens, out, nodes, FILL=fill_prefix, WORDS=words, **sizes, num_warps=4)

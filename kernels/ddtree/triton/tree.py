@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ddtree.checks import require
+from ddtree.checks import require, require_contiguous
 
 MAX_NODES = 256
 NEVER = tl.constexpr(0x7F800000)  # the bits of an infinite cost
@@ -162,12 +162,15 @@ def build_tree(
     require(max_nodes <= MAX_NODES, f"max_nodes is {max_nodes}, allowed on CUDA is 2 to {MAX_NODES}")
     require(k <= 256, f"log_probs has {k} candidates a depth, allowed on CUDA is 1 to 256")
     require(depth <= 255, f"log_probs has {depth} depths, allowed on CUDA is 1 to 255")
+    require_contiguous(root_tokens=root_tokens)
     device, words = log_probs.device, triton.cdiv(max_nodes, 64)
     integers = torch.empty(6, batch, max_nodes, dtype=torch.int32, device=device)
     scores = torch.empty(batch, max_nodes, device=device)
     ancestors = torch.empty(batch, max_nodes, words, dtype=torch.int64, device=device)
     sizes = torch.empty(batch, dtype=torch.int32, device=device)
     ragged = isinstance(budgets, torch.Tensor)
+    if isinstance(budgets, torch.Tensor):
+        require_contiguous(budgets=budgets)
     build[(batch,)](
         log_probs.contiguous(),
         token_ids.contiguous(),

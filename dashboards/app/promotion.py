@@ -1,0 +1,31 @@
+"""Whether a run's answer may be promoted, by what its decision says."""
+
+from __future__ import annotations
+
+import shlex
+
+from orchestrator.records import Decision, Verdict
+
+
+def promote_command(name: str) -> str:
+    """What promotes a run's winner."""
+    return f"orchestrate promote {shlex.quote(name)}"
+
+
+def refusals(decision: Decision | None) -> list[str]:
+    """Why promoting would be refused, a reason a line; none for a winner that may serve."""
+    if decision is None:
+        return ["The run has no decision yet."]
+    if decision.verdict is Verdict.TIE:
+        return [f"The decision is a tie: nothing was shown to be better than {decision.baseline}."]
+    if decision.verdict is Verdict.INVALID or decision.arm is None:
+        return ["The measurements allow no decision."]
+    reasons = [f"{g.arm} failed the equivalence gate: {g.reason}" for g in decision.gates if _failed(g.passed, g.arm, decision)]
+    if decision.unchecked:
+        reasons.append(f"Equivalence was not checked: {decision.unchecked}.")
+    bad = [line for line in decision.invalid_trials if line.startswith(f"{decision.arm} at concurrency ")]
+    return reasons + [f"An invalid trial: {line}" for line in bad]
+
+
+def _failed(passed: bool, arm: str, decision: Decision) -> bool:
+    return not passed and arm == decision.arm

@@ -1,0 +1,35 @@
+"""Requests that come in time, against what in time means."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboards.figures.canvas import canvas, hover, y_title
+from dashboards.figures.latency import TITLES
+from dashboards.figures.steps import LEGEND_BELOW
+from dashboards.theme import Styles
+
+
+def goodput_against_limit(curves: pd.DataFrame, styles: Styles, limit: str) -> go.Figure:
+    """Requests a second within a limit of `limit` (ttft, tpot or e2e), a line an arm. `curves` has columns arm, limit,
+    ms and rps, of one concurrency."""
+    figure = canvas(430, styles)
+    own = curves[curves["limit"] == limit]
+    for name, style in styles.items():
+        line = own[own["arm"] == name]
+        if line.empty:
+            continue
+        figure.add_scatter(
+            x=line["ms"].tolist(),
+            y=line["rps"].tolist(),
+            mode="lines",
+            line={"color": style.color, "width": 2, "dash": style.dash},
+            name=style.label,
+            hovertemplate=hover("%{fullData.name}", "%{y:.3f} requests/s within %{x:.1f} ms<extra></extra>"),
+        )
+    figure.update_xaxes(title_text=f"Limit: {TITLES[limit]}", rangemode="tozero")
+    figure.update_yaxes(rangemode="tozero")
+    figure.update_layout(showlegend=True, **LEGEND_BELOW)
+    y_title(figure, "Goodput, requests/s")
+    return figure

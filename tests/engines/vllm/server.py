@@ -1,0 +1,203 @@
+"""A program that speaks vLLM's HTTP and prints vLLM's log lines, but computes nothing: it is installed as `vllm`.
+
+Written into a folder that stands on PYTHONPATH by `tests.engines.vllm.acting`, so that the adapter's own command starts
+it. SCRIPTED_VLLM says how it fails. Output tokens are a function of what stands before them, as in a greedy engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from aiohttp import web
+
+VERSION = "0.32.0"
+SCRIPT = os.environ.get("SCRIPTED_VLLM", "")
+MEMORY_LOG = """\
+(EngineCore pid=71) ERROR 11-30 00:00:00 [core.py:1313] EngineCore failed to start.
+(EngineCore pid=71) ERROR 11-30 00:00:00 [core.py:1313] Traceback (most recent call last):
+(EngineCore pid=71) ERROR 11-30 00:00:00 [core.py:1313] ValueError: Available memory on node 0 (20.1/23.5 GiB) on kv \
+cache allocation is less than requested memory for kv (400.0 GiB). Decrease --kv-cache-memory-bytes, \
+VLLM_CPU_KVCACHE_SPACE, or reduce CPU memory used by other processes.
+(APIServer pid=70) Traceback (most recent call last):
+(APIServer pid=70)   File "api_server.py", line 1, in <module>
+(APIServer pid=70) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+"""
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The flags of 0.32 that the adapter uses; any other one is refused, as vLLM does."""
+    parser = argparse.ArgumentParser("api_server.py", allow_abbrev=False)
+    for name in ("model", "served-model-name", "dtype", "generation-config", "host"):
+        parser.add_argument(f"--{name}", required=True)
+    for name in ("max-model-len", "max-num-seqs", "port"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    for name in ("no-enable-prefix-caching", "enable-prompt-tokens-details", "disable-uvicorn-access-log"):
+        parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--enforce-eager", action="store_true")
+    parser.add_argument("--speculative-config", type=json.loads)
+    parser.add_argument("--per-request-spec-decode-metrics", default="none")
+    return parser.parse_args(arguments)
+
+
+class Server:
+    """Every step accepts two drafts. Counters are cumulative."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.answers = self.tokens = self.drafts = self.accepted = 0
+        self.width = options.speculative_config["num_speculative_tokens"] if options.speculative_config else 0
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_get("/health", self.health)
+        app.router.add_get("/version", lambda _: _json({"version": VERSION}))
+        app.router.add_get("/metrics", self.metrics)
+        app.router.add_post("/v1/chat/completions", self.chat)
+        app.router.add_post("/v1/completions", self.rank)
+        if os.environ.get("VLLM_SERVER_DEV_MODE") == "1":
+            app.router.add_get("/server_info", self.info)
+            app.router.add_post("/reset_prefix_cache", lambda _: _json({}))
+        return app
+
+    async def health(self, _: web.Request) -> web.Response:
+        return web.Response(status=503 if SCRIPT == "never_ready" else 200)
+
+    async def info(self, request: web.Request) -> web.Response:
+        options = self.options
+        dtype = "torch.bfloat16" if SCRIPT == "other_dtype" else f"torch.{options.dtype}"
+        config = {
+            "model_config": {
+                "model": options.model,
+                "dtype": dtype,
+                "max_model_len": options.max_model_len,
+                "enforce_eager": options.enforce_eager,
+            },
+            "cache_config": {"enable_prefix_caching": not options.no_enable_prefix_caching},
+            "scheduler_config": {"max_num_seqs": options.max_num_seqs, "async_scheduling": False},
+            "device_config": {"device": "cpu", "device_type": "cpu"},
+            "attention_config": {"backend": None},
+            "speculative_config": options.speculative_config,
+        }
+        as_json = request.query.get("config_format") == "json"
+        return _respond({"vllm_config": config if as_json else str(config)})
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        labels = 'engine="0",model_name="target"'
+        lines = [
+            "# TYPE vllm:generation_tokens_total counter",
+            f"vllm:generation_tokens_total{{{labels}}} {float(self.tokens)}",
+            f"vllm:time_to_first_token_seconds_count{{{labels}}} {float(self.answers)}",
+        ]
+        if self.width:
+            lines += [
+                f"vllm:spec_decode_num_drafts_total{{{labels}}} {float(self.drafts)}",
+                f"vllm:spec_decode_num_draft_tokens_total{{{labels}}} {float(self.drafts * self.width)}",
+                f"vllm:spec_decode_num_accepted_tokens_total{{{labels}}} {float(self.accepted)}",
+            ]
+            for position in range(self.width):
+                count = float(self.drafts if position < 2 else 0)
+                name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+                lines.append(f'{name}{{{labels},position="{position}"}} {count}')
+        return web.Response(text="\n".join(lines) + "\n")
+
+    async def rank(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        assert body["return_tokens_as_token_ids"]
+        best = next(_tokens(body["prompt"]))
+        alternatives = {f"token_id:{best + 1}": -1.5, f"token_id:{best}": -0.25}
+        choice = {"index": 0, "text": "", "logprobs": {"top_logprobs": [alternatives]}}
+        return _respond({"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        prompt = list(body["messages"][-1]["content"].encode())
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        try:
+            for chunk in self._chunks(prompt, body["max_tokens"]):
+                await asyncio.sleep(0.001)
+                await response.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+        except ConnectionAbortedError:
+            assert request.transport is not None
+            request.transport.abort()
+            return response
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    def _chunks(self, prompt: list[int], total: int) -> Iterator[dict[str, Any]]:
+        tokens, done, steps = _tokens(prompt), 1, 0
+        role = {"index": 0, "delta": {"role": "assistant", "content": ""}}
+        yield {"choices": [role], "prompt_token_ids": prompt}
+        yield _chunk([next(tokens)], None)
+        while done < total:
+            emitted = min(3 if self.width else 1, total - done)
+            done, steps = done + emitted, steps + 1
+            yield _chunk([next(tokens) for _ in range(emitted)], "length" if done == total else None)
+            yield from _strike()
+        self.answers += 1
+        self.tokens += total
+        self.drafts += steps if self.width else 0
+        self.accepted += 2 * steps if self.width else 0
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": total, "total_tokens": len(prompt) + total}
+        last: dict[str, Any] = {"choices": [], "usage": usage | {"prompt_tokens_details": {"cached_tokens": 0}}}
+        if self.width and self.options.per_request_spec_decode_metrics == "summary":
+            histogram = [0, 0, steps] + [0] * (self.width - 2)
+            told = {"acceptance_histogram": histogram, "num_spec_steps": steps, "num_accepted_draft_tokens": 2 * steps}
+            last["metrics"] = {"speculative_decoding": told | {"num_draft_tokens": steps * self.width}}
+        yield {"choices": []} if SCRIPT == "no_usage" else last
+
+
+def _strike() -> Iterator[dict[str, Any]]:
+    """Fail in the middle of an answer."""
+    if SCRIPT == "dies":
+        sys.stderr.write("(APIServer pid=70) ERROR 11-30 00:00:00 [async_llm.py:741] EngineDeadError: EngineCore died\n")
+        os._exit(1)
+    if SCRIPT == "cut":
+        raise ConnectionAbortedError
+    if SCRIPT == "stream_error":
+        yield {"error": {"message": "EngineCore encountered an issue", "code": 500}}
+
+
+def _chunk(token_ids: list[int], reason: str | None) -> dict[str, Any]:
+    text = "".join(f" {token_id}" for token_id in token_ids)
+    return {"choices": [{"index": 0, "delta": {"content": text}, "token_ids": token_ids, "finish_reason": reason}]}
+
+
+def _tokens(prompt: list[int]) -> Iterator[int]:
+    state = zlib.crc32(bytes(token % 256 for token in prompt))
+    while True:
+        yield state % 1000
+        state = zlib.crc32(state.to_bytes(4, "little"))
+
+
+async def _json(body: dict[str, Any]) -> web.Response:
+    return _respond(body)
+
+
+def _respond(body: dict[str, Any]) -> web.Response:
+    return web.json_response(body)
+
+
+def main() -> None:
+    options = parse()
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((options.host, options.port))
+        if SCRIPT == "memory":
+            sys.stderr.write(MEMORY_LOG)
+            raise SystemExit(1)
+        sys.stderr.write(f"(APIServer pid=70) INFO scripted, not vLLM: {time.time()}\n")
+        web.run_app(Server(options).app(), sock=listener, print=None, shutdown_timeout=1.0)
+
+
+if __name__ == "__main__":
+    main()
