@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SWEEP := experiments/tree_width.yaml
 
-.PHONY: sweep test lint unit setup model report clean
+.PHONY: sweep test lint unit setup model clean
 
 sweep: setup model
 	$(BIN)/orchestrate sweep $(SWEEP) --resume
@@ -29,7 +29,7 @@ $(VENV)/.installed: pyproject.toml kernels/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, not " + sys.version) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable kernels --editable '.[reference,datasets,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable kernels --editable '.[reference,dashboard,datasets,dev]'
 	touch $@
 
 clean:

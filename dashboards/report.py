@@ -56,7 +56,7 @@ def render(run: Run) -> str:
     }
     environment.globals |= {name: getattr(text, name) for name in ("count", "tok_s", "tokens", "ratio")}
     divergences = worst(run.divergences, _MOST_PASSAGES)
-    scripts = [get_plotlyjs(), _asset("report.js")]
+    scripts = [get_plotlyjs(), asset("report.js")]
     return environment.get_template("report.html.j2").render(
         run=run,
         decision=run.decision,
@@ -67,12 +67,12 @@ def render(run: Run) -> str:
         groups=arm_groups(run),
         progress=progress(run),
         chapters=chapters(run),
-        gap_plate=_gap_plate(run),
-        passages=list(zip(divergences, passages(divergences, run.requests, _references(run)), strict=True)),
+        gap_plate=gap_plate(run),
+        passages=list(zip(divergences, passages(divergences, run.requests, references(run)), strict=True)),
         bad_trials=[trial for trial in run.trials if trial.state is not TrialState.VALID],
         environment=list(flatten(run.environment)),
         command=_command(run),
-        style=Markup(_asset("report.css")),  # noqa: S704  # a file of ours
+        style=Markup(asset("report.css")),  # noqa: S704  # a file of ours
         scripts=[Markup(script) for script in scripts],  # noqa: S704  # Plotly's and ours
         policy=_policy(scripts),
         embed=embed,
@@ -98,7 +98,8 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _gap_plate(run: Run) -> Plate | None:
+def gap_plate(run: Run) -> Plate | None:
+    """The figure of the first divergences; None where there are none."""
     if run.divergences.empty:
         return None
     near_tie = max((gate.near_tie_gap for gate in run.decision.gates), default=0.0) if run.decision else 0.0
@@ -110,7 +111,7 @@ def _gap_plate(run: Run) -> Plate | None:
     return Plate("gaps", "How close the calls were", caption, figure, wide=True)
 
 
-def _references(run: Run) -> dict[str, str]:
+def references(run: Run) -> dict[str, str]:
     """The arm that decodes plainly on each arm's engine: the baseline where there are several."""
     if run.decision is None:
         return {}
@@ -132,5 +133,6 @@ def _policy(scripts: Sequence[str]) -> str:
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file that report and dashboard share."""
     return (files("dashboards") / "templates" / name).read_text(encoding="utf-8")

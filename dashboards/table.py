@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dashboards.run import Run
 from dashboards.theme import ArmStyle
+from orchestrator.metrics import caveats
 from orchestrator.records import ArmSummary, Comparison, GateResult, TrialState, Verdict
 
 
@@ -18,6 +19,7 @@ class Row:
     style: ArmStyle
     comparison: Comparison | None
     gate: GateResult | None
+    caveats: list[str]
     won: bool
     low: float
     middle: float
@@ -82,7 +84,8 @@ def _group(run: Run, concurrency: int) -> Group:
     for summary in summaries:
         low, middle, high = (100 * value / top for value in _ends(summary))
         style, comparison, gate = run.styles[summary.arm], compared.get(summary.arm), gates.get(summary.arm)
-        rows.append(Row(summary, style, comparison, gate, summary.arm == winner, low, middle, high))
+        won = summary.arm == winner
+        rows.append(Row(summary, style, comparison, gate, caveats(summary), won, low, middle, high))
     return Group(concurrency, rows)
 
 

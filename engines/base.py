@@ -48,6 +48,11 @@ class Arm:
     def speculative(self) -> bool:
         return self.method is not Method.AUTOREGRESSIVE
 
+    @property
+    def needs_drafter(self) -> bool:
+        """Whether a model drafts; n-gram drafts come from the text itself."""
+        return self.speculative and self.method is not Method.NGRAM
+
 
 @dataclass(frozen=True)
 class Deployment:
@@ -166,8 +171,8 @@ class Engine(Protocol):
     name: str
     methods: frozenset[Method]
 
-    def validate(self, arm: Arm) -> None:
-        """Raise EngineError when this engine cannot run the arm."""
+    def validate(self, arm: Arm, deployment: Deployment) -> None:
+        """Raise EngineError when this engine cannot run the arm there, as far as that shows before it is started."""
 
     def software(self, interpreter: str) -> str:
         """Version of the engine, and of our code in it: part of a trial's identity."""
@@ -217,7 +222,7 @@ def check_identity(identity: Identity, arm: Arm, deployment: Deployment) -> None
         "budget": arm.budget,
         "chain": arm.chain,
         "target_digest": deployment.target_digest,
-        "drafter_digest": deployment.drafter_digest if arm.speculative else identity.drafter_digest,
+        "drafter_digest": deployment.drafter_digest if arm.needs_drafter else identity.drafter_digest,
         "dtype": deployment.dtype,
     }
     for name, value in expected.items():

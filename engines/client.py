@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 
 from engines.base import Endpoint, EngineError, Identity, Method, SpecCounters, StageTimes
+from engines.messages import error_message, one_line
 
 _PROBE_S = 2.0
 _CALL_S = 30.0
@@ -123,26 +124,14 @@ async def _text(verb: str, endpoint: Endpoint, path: str, body: Json | None, tim
         async with _session(timeout_s) as session, session.request(verb, url, json=body) as response:
             text = await response.text()
             if response.status != 200:
-                raise EngineError(f"{verb} {url}: HTTP {response.status}: {_message(text)}")
+                raise EngineError(f"{verb} {url}: HTTP {response.status}: {error_message(text)}")
             return text
     except TimeoutError as error:
         raise EngineError(f"{verb} {url}: no answer within {timeout_s:g} s") from error
     except (aiohttp.ClientError, OSError) as error:
-        raise EngineError(f"{verb} {url}: {_one_line(str(error) or type(error).__name__)}") from error
-
-
-def _message(text: str) -> str:
-    """The message of an error in OpenAI's shape, else the text."""
-    try:
-        return _one_line(str(json.loads(text)["error"]["message"]))
-    except (ValueError, KeyError, TypeError):
-        return _one_line(text)
+        raise EngineError(f"{verb} {url}: {one_line(str(error) or type(error).__name__)}") from error
 
 
 def _unreadable(endpoint: Endpoint, what: str, error: Exception) -> EngineError:
-    reason = f"{type(error).__name__}: {_one_line(str(error))}"
+    reason = f"{type(error).__name__}: {one_line(str(error))}"
     return EngineError(f"{endpoint.base_url}/server_info: the {what} cannot be read ({reason})")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:300]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engines.base import Engine, SpecCounters
+from engines.messages import error_message, one_line
 from orchestrator.prompts import Prompt
 
 Chunk = dict[str, Any]
@@ -132,17 +133,3 @@ def _decode(event: str) -> Chunk:
     if chunk.get("error"):
         raise BadAnswerError(f"the server broke off: {error_message(event)}")
     return chunk
-
-
-def error_message(body: str) -> str:
-    """The message of an OpenAI-style error body, or the body itself, in one line."""
-    try:
-        error = json.loads(body)["error"]
-        return one_line(str(error["message"] if isinstance(error, dict) else error))
-    except (ValueError, KeyError, TypeError):
-        return one_line(body)
-
-
-def one_line(text: str) -> str:
-    """At most 200 characters without line breaks."""
-    return " ".join(text.split())[:200]

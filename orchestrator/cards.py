@@ -95,15 +95,21 @@ class Shelf:
 
     def store(self, name: str) -> RunStore:
         """The run called `name`. InputError unless it is one of `names`."""
-        folder = self._runs / name
-        inside = bool(name) and name[0] != "." and "/" not in name and "\\" not in name and "\0" not in name
-        if not inside or folder.is_symlink() or not (folder / "sweep.yaml").is_file():
+        if name not in self.names():
             raise InputError(f"no run {name!r} in {self._runs}")
-        return RunStore(folder)
+        return RunStore(self._runs / name)
 
     def card(self, name: str) -> Card:
         """A run's card. InputError when there is no such run."""
-        store = self.store(name)
+        return self._card(self.store(name))
+
+    def cards(self) -> list[Card]:
+        """All runs, the newest first."""
+        found = [self._card(RunStore(self._runs / name)) for name in self.names()]
+        return sorted(found, key=lambda card: card.started, reverse=True)
+
+    def _card(self, store: RunStore) -> Card:
+        name = store.folder.name
         stamp = stamp_of(store)
         kept = self._kept.get(name) or _stored(store)
         if kept is None or kept.stamp != stamp:
@@ -112,10 +118,6 @@ class Shelf:
                 _keep(store, kept)
         self._kept[name] = kept
         return kept.card
-
-    def cards(self) -> list[Card]:
-        """All runs, the newest first."""
-        return sorted((self.card(name) for name in self.names()), key=lambda card: card.started, reverse=True)
 
 
 def stamp_of(store: RunStore) -> str:
@@ -153,6 +155,7 @@ def read_card(store: RunStore) -> Card:
     spec: SweepSpec | None = attempt("sweep.yaml", lambda: _spec(store), None)
     decision: Decision | None = attempt("decision.json", store.decision, None)
     no_entries: list[JournalEntry] = []
+    none: list[str] = []
     entries = attempt("journal.jsonl", store.entries, no_entries)
     started = entries[0].time if entries else ""
     point = _decided(decision)
@@ -168,8 +171,8 @@ def read_card(store: RunStore) -> Card:
         candidate=point.candidate if point else None,
         speedup=compared.speedup if compared else None,
         engines=_engines(spec, decision),
-        models=attempt("trials", lambda: _models(store, spec), []),
-        gpus=attempt("environment.json", lambda: _gpus(store), []),
+        models=attempt("trials", lambda: _models(store, spec), none),
+        gpus=attempt("environment.json", lambda: _gpus(store), none),
         started=started,
         progress=progress(spec, entries),
         problems=problems,

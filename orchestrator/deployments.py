@@ -19,7 +19,7 @@ CALIBRATION_CONCURRENCY = 4
 def make_deployments(
     spec: SweepSpec, profile: str, resolve: Callable[[str], ResolvedModel]
 ) -> Mapping[str, Deployment]:
-    """One deployment for each engine that the arms use. InputError for an arm that its engine cannot run."""
+    """One deployment for each engine that the arms use. InputError for an arm that its engine cannot run there."""
     chosen = spec.profiles[profile]
     target = resolve(chosen.models.target)
     drafter = resolve(chosen.models.drafter) if chosen.models.drafter else None
@@ -29,7 +29,7 @@ def make_deployments(
         if name not in chosen.engines:
             raise InputError(f"profile {profile}: an arm wants engine {name!r}; it lists {', '.join(chosen.engines)}")
         deployments[name] = _deployment(name, chosen.engines[name], target, drafter, max_batch)
-    _check_arms(spec, chosen, drafter)
+    _check_arms(spec, chosen, deployments)
     return deployments
 
 
@@ -55,15 +55,16 @@ def _deployment(
     )
 
 
-def _check_arms(spec: SweepSpec, profile: ProfileSpec, drafter: ResolvedModel | None) -> None:
+def _check_arms(spec: SweepSpec, profile: ProfileSpec, deployments: Mapping[str, Deployment]) -> None:
     for arm in spec.expanded_arms():
-        if arm.method in (Method.DFLASH, Method.DDTREE, Method.EAGLE3) and drafter is None:
-            raise InputError(f"arm {arm.label()!r} needs a drafter: set `models.drafter` in the profile")
         engine = get_engine(arm.engine or profile.engine)
+        deployment = deployments[engine.name]
+        if arm.method in (Method.DFLASH, Method.DDTREE, Method.EAGLE3) and deployment.drafter is None:
+            raise InputError(f"arm {arm.label()!r} needs a drafter: set `models.drafter` in the profile")
         if arm.method not in engine.methods:
             allowed = ", ".join(sorted(engine.methods))
             raise InputError(f"arm {arm.label()!r}: engine {engine.name} has no {arm.method}; it has {allowed}")
         try:
-            engine.validate(arm.resolved(profile.engine))
+            engine.validate(arm.resolved(profile.engine), deployment)
         except EngineError as error:
             raise InputError(f"arm {arm.label()!r}: {error}") from error

@@ -1,7 +1,8 @@
 """Runs a plan: hands units to free slots, stores each trial as it comes, and outlives the death of anything below it.
 
 A unit stays on one slot and keeps its order, because its trials are paired. A trial that does not count is run once
-more on a fresh engine; how it ends then is stored, and the sweep goes on.
+more on a fresh engine; how it ends then is stored, and the sweep goes on. A slot that is lost for good leaves the rest
+of its unit to the others.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.console import Console
@@ -19,21 +20,24 @@ from orchestrator.cluster import Choice
 from orchestrator.errors import InputError
 from orchestrator.measure import Measurement
 from orchestrator.plan import Plan, Trial, Unit
-from orchestrator.pool import SlotHandle, open_slots
+from orchestrator.pool import SlotHandle, SlotLostError, open_slots
 from orchestrator.progress import Progress
 from orchestrator.records import JournalEntry, TrialState
-from orchestrator.store import RunStore, now
+from orchestrator.store import RunStore, now, writing
 from orchestrator.validity import Limits
 
 ATTEMPTS = 2
+TELLING_UNITS = 2
+"""A sweep ends when no trial of so many units at its beginning came to a measurement."""
+
 _WATCH_S = 1.0
 
 
 def run_sweep(plan: Plan, store: RunStore, choice: Choice, console: Console, limits: Limits | None = None) -> None:
     """Measure every trial of the plan that the store does not hold as valid. Inside `connect` and `store.lock`.
 
-    KeyboardInterrupt, after everything was stopped and the way to resume was printed; InputError when the run's
-    folder cannot be written.
+    KeyboardInterrupt, after everything was stopped and the way to resume was printed. InputError when the run's folder
+    cannot be written, every trial of the first units failed, or every slot was lost.
     """
     units = remaining(plan, store.finished())
     total, left = len(plan.trials), sum(len(unit.trials) for unit in units)
@@ -61,24 +65,52 @@ class _Sweep:
         self._units = deque(units)
         self._progress = progress
         self._current: dict[str, Trial] = {}
+        self._unfailed = {trial.digest for unit in units[:TELLING_UNITS] for trial in unit.trials}
 
     async def run(self, choice: Choice, limits: Limits) -> None:
         async with open_slots(choice, min(choice.slots, len(self._units)), limits, self._progress.say) as slots:
             watcher = asyncio.create_task(self._watch(slots))
-            workers = [asyncio.create_task(self._work(slot)) for slot in slots]
             try:
-                await asyncio.gather(*workers)
+                while self._units:
+                    slots = await self._share(slots)
             finally:
-                for task in (watcher, *workers):
-                    task.cancel()
-                await asyncio.gather(watcher, *workers, return_exceptions=True)
+                watcher.cancel()
+                await asyncio.gather(watcher, return_exceptions=True)
 
-    async def _work(self, slot: SlotHandle) -> None:
+    async def _share(self, slots: Sequence[SlotHandle]) -> list[SlotHandle]:
+        """Hand out the units until none is left. Returns the slots that are; a lost one has given its unit back."""
+        workers = [asyncio.create_task(self._work(slot)) for slot in slots]
+        try:
+            reasons = await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+        left = [slot for slot, reason in zip(slots, reasons, strict=True) if not reason]
+        if not left:
+            raise InputError(f"no slot is left: {slots[0].label}: {reasons[0]}; --resume goes on with the rest")
+        return left
+
+    async def _work(self, slot: SlotHandle) -> str:
+        """Run units as long as there are any. Returns why the slot was lost; empty when it was not."""
         while self._units:
-            for trial in self._units.popleft().trials:
+            unit = self._units.popleft()
+            for number, trial in enumerate(unit.trials):
                 self._current[slot.label] = trial
-                await self._trial(slot, trial)
+                try:
+                    await self._trial(slot, trial)
+                except SlotLostError as error:
+                    self._units.appendleft(replace(unit, trials=unit.trials[number:]))
+                    self._lost(slot, trial, str(error))
+                    return str(error)
         self._current.pop(slot.label, None)
+        return ""
+
+    def _lost(self, slot: SlotHandle, trial: Trial, reason: str) -> None:
+        self._current.pop(slot.label)
+        self._journal(slot, trial, TrialState.FAILED, reason)
+        self._progress.slot(slot.label, None, "lost", time.time())
+        self._progress.say(f"lost: {slot.label}: {reason}")
 
     async def _trial(self, slot: SlotHandle, trial: Trial) -> None:
         began = time.monotonic()
@@ -94,7 +126,7 @@ class _Sweep:
 
     def _store_trial(self, slot: SlotHandle, trial: Trial, measurement: Measurement, seconds: float) -> None:
         record = measurement.record
-        with _writing(self._store):
+        with writing(self._store.folder):
             self._store.write_trial(
                 record,
                 measurement.requests,
@@ -105,6 +137,16 @@ class _Sweep:
             )
         self._journal(slot, trial, record.state, record.reason, seconds)
         self._progress.finished(measurement, seconds)
+        if record.state is TrialState.FAILED:
+            self._unfailed.discard(trial.digest)
+            self._give_up_if_hopeless(record.reason)
+
+    def _give_up_if_hopeless(self, reason: str) -> None:
+        if not self._unfailed and self._units:
+            raise InputError(
+                f"gave up: no trial of the first {TELLING_UNITS} units came to a measurement; the last one: {reason}; "
+                "--resume tries again"
+            )
 
     def _journal(
         self, slot: SlotHandle, trial: Trial, state: TrialState, reason: str = "", seconds: float = 0.0
@@ -120,7 +162,7 @@ class _Sweep:
             reason=reason,
             seconds=seconds,
         )
-        with _writing(self._store):
+        with writing(self._store.folder):
             self._store.journal(entry)
 
     async def _watch(self, slots: Sequence[SlotHandle]) -> None:
@@ -133,12 +175,3 @@ class _Sweep:
                 with contextlib.suppress(ray.exceptions.RayError):
                     activity = await slot.activity()
                     self._progress.slot(slot.label, self._current.get(slot.label), activity.what, activity.since)
-
-
-@contextlib.contextmanager
-def _writing(store: RunStore) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"{store.folder}: cannot be written: {reason}; make room, then --resume goes on") from error

@@ -114,6 +114,21 @@ def judge(
     return results, divergences
 
 
+def unjudged(agreement: Agreement, reason: str) -> GateResult:
+    """The failed gate of an arm whose differing texts nobody could judge, because the engine could not be asked."""
+    return GateResult(
+        arm=agreement.arm,
+        prompts=agreement.texts,
+        exact=agreement.texts - agreement.unreadable - len(agreement.candidates),
+        near_ties=0,
+        violations=0,
+        near_tie_gap=0.0,
+        passed=False,
+        reason=f"{len(agreement.candidates)} texts differ and the engine could not be asked how close the calls were: "
+        f"{reason}",
+    )
+
+
 def _reference(arm: Arm, arms: Sequence[Arm], baseline: str) -> str | None:
     """Plain decoding on the arm's engine; the sweep's baseline where there are several."""
     plain = [a.name for a in arms if a.method is Method.AUTOREGRESSIVE and a.engine == arm.engine]

@@ -11,14 +11,22 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from engines.base import Arm, Ranking
+from engines.base import Arm, EngineError, Ranking
 from orchestrator.cluster import Choice
 from orchestrator.deployments import CALIBRATION_CONCURRENCY
-from orchestrator.equivalence import Agreement, Candidate, compare_texts, judge, near_tie_gap, self_divergences
+from orchestrator.equivalence import (
+    Agreement,
+    Candidate,
+    compare_texts,
+    judge,
+    near_tie_gap,
+    self_divergences,
+    unjudged,
+)
 from orchestrator.plan import Plan, Trial
 from orchestrator.pool import SlotHandle, open_slots
 from orchestrator.records import Divergence, GateResult, TrialState
-from orchestrator.store import RunStore
+from orchestrator.store import RunStore, writing
 from orchestrator.validity import Limits
 
 _ANY_LOAD = Limits(other_cpu=float("inf"), client_lag_s=float("inf"))
@@ -31,23 +39,28 @@ def run_gate(
     """Judge every speculative arm by the greedy texts in the store and write equivalence.parquet. Inside `connect`.
 
     Nothing to judge when the gate is off or the workload samples. An engine is started only where texts differ.
-    EngineError when it cannot be asked.
+    Where it cannot be asked, the arms whose texts differ fail with the reason. InputError for a damaged run folder.
     """
     if not plan.spec.equivalence.enabled or plan.spec.workload.temperature > 0:
         return [], []
     requests = store.requests()
     agreements = compare_texts(requests, plan.arms, plan.spec.selection.baseline)
-    evidence = _Evidence({}, {})
+    evidence = _Evidence({}, {}, {})
     if any(agreement.candidates for agreement in agreements):
         evidence = asyncio.run(_Gate(plan, requests, agreements, console).evidence(choice))
     results: list[GateResult] = []
     divergences: list[Divergence] = []
     for agreement in agreements:
+        reason = evidence.unasked.get(agreement.reference or "")
+        if reason and agreement.candidates:
+            results.append(unjudged(agreement, reason))
+            continue
         epsilon = evidence.epsilon.get(arm_named(plan, agreement.arm).engine, 0.0)
         judged, parted = judge([agreement], evidence.rankings, epsilon)
         results += judged
         divergences += parted
-    _write(store.folder / "equivalence.parquet", divergences)
+    with writing(store.folder):
+        _write(store.folder / "equivalence.parquet", divergences)
     for result in results:
         console.print(Text(_line(result)), soft_wrap=True)
     return results, divergences
@@ -55,10 +68,14 @@ def run_gate(
 
 @dataclass(frozen=True)
 class _Evidence:
-    """The best next tokens after every candidate's prefix, and each engine's largest near-tie."""
+    """The best next tokens after every candidate's prefix, and each engine's largest near-tie.
+
+    `unasked`: the reference arms whose engine could not tell, with the reason.
+    """
 
     rankings: Mapping[Candidate, Ranking]
     epsilon: Mapping[str, float]
+    unasked: Mapping[str, str]
 
 
 class _Gate:
@@ -75,13 +92,17 @@ class _Gate:
             if agreement.reference and agreement.candidates:
                 found.setdefault(agreement.reference, []).extend(agreement.candidates)
         rankings: dict[Candidate, Ranking] = {}
-        epsilon = {}
+        epsilon: dict[str, float] = {}
+        unasked: dict[str, str] = {}
         async with open_slots(choice, 1, _ANY_LOAD, self._say) as slots:
             for name, candidates in found.items():
                 reference = arm_named(self._plan, name)
-                rankings |= await self._rankings(slots[0], reference, candidates)
-                epsilon[reference.engine] = await self._epsilon(slots[0], reference)
-        return _Evidence(rankings, epsilon)
+                try:
+                    rankings |= await self._rankings(slots[0], reference, candidates)
+                    epsilon[reference.engine] = await self._epsilon(slots[0], reference)
+                except EngineError as error:
+                    unasked[name] = str(error)
+        return _Evidence(rankings, epsilon, unasked)
 
     async def _rankings(self, slot: SlotHandle, arm: Arm, candidates: Sequence[Candidate]) -> dict[Candidate, Ranking]:
         prefixes = [candidate.prefix for candidate in candidates]

@@ -27,6 +27,7 @@ _FORMAT = 1
 _WATCHED = ("sweep.yaml", "journal.jsonl", "decision.json", "equivalence.parquet", "trials")
 _KEYS = ("trial", "arm", "concurrency", "block")
 _LEFT_OUT = ("accepted_by_depth", "token_ids", "prompt_token_ids")
+_FRAMES = ("requests", "telemetry", "goodput", "depths")
 _SAMPLES = 2_000
 """Telemetry samples kept of a run, over all its trials."""
 
@@ -67,7 +68,8 @@ class IndexedStore(RunStore):
         return self.index.trials
 
     def requests(self) -> pd.DataFrame:
-        return self.index.requests
+        frame = self.index.requests
+        return frame.reindex(columns=[*_KEYS, *REQUEST_COLUMNS]) if len(frame.columns) else frame
 
     def telemetry(self, digest: str) -> pd.DataFrame:
         frame = self.index.telemetry
@@ -129,7 +131,7 @@ def write_index(store: RunStore, index: Index, stamp: str) -> None:
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir()
     try:
-        for name in ("requests", "telemetry", "goodput", "depths"):
+        for name in _FRAMES:
             getattr(index, name).to_parquet(staging / f"{name}.parquet", index=False)
         trials = [record.model_dump(mode="json") for record in index.trials]
         document = {"stamp": stamp, "problems": index.problems, "trials": trials}
@@ -166,7 +168,7 @@ def goodput_curves(requests: pd.DataFrame) -> pd.DataFrame:
 def depth_shares(requests: pd.DataFrame) -> pd.DataFrame:
     """P(a verify step accepts at least k draft tokens) for each kind of prompt, pooled over requests."""
     columns = ["arm", "concurrency", "task", "depth", "share"]
-    rows: list[tuple[str, int, str, int, float]] = []
+    rows: list[tuple[object, ...]] = []
     done = requests[requests["error"] == ""] if len(requests) else requests
     for (arm, at, task), group in done.groupby(["arm", "concurrency", "task"]) if len(done) else ():
         steps, counts = int(group["verify_steps"].sum()), _column_sums(group["accepted_by_depth"])
@@ -233,15 +235,12 @@ def _column_sums(lists: pd.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
     sums = np.zeros(max((len(item) for item in lists if item is not None), default=0))
     for item in lists:
         if item is not None:
-            sums[: len(item)] += item
+            sums[: len(item)] += np.asarray(item, dtype=float)
     return sums
 
 
 def _read(folder: Path) -> tuple[str, Index]:
     document = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-    frames = {name: pd.read_parquet(folder / f"{name}.parquet") for name in ("telemetry", "goodput", "depths")}
-    requests = pd.read_parquet(folder / "requests.parquet")
-    if len(requests.columns):
-        requests = requests.reindex(columns=[*_KEYS, *REQUEST_COLUMNS])
+    frames = {name: pd.read_parquet(folder / f"{name}.parquet") for name in _FRAMES}
     trials = [TrialRecord.model_validate(record) for record in document["trials"]]
-    return document["stamp"], Index(trials=trials, requests=requests, problems=document["problems"], **frames)
+    return document["stamp"], Index(trials=trials, problems=document["problems"], **frames)

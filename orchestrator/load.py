@@ -18,7 +18,8 @@ from types import SimpleNamespace
 import aiohttp
 
 from engines.base import Endpoint, Engine
-from orchestrator.answer import Answer, BadAnswerError, error_message, one_line
+from engines.messages import error_message, one_line
+from orchestrator.answer import Answer, BadAnswerError
 from orchestrator.prompts import Prompt
 from orchestrator.spec import WorkloadSpec
 from orchestrator.sse import EventParser

@@ -64,6 +64,7 @@ def make_plan(spec: SweepSpec, profile: str, deployments: Mapping[str, Deploymen
     """Cross arms, workload points and blocks; draw the order of arms in each block from the recorded seed."""
     chosen = spec.profiles[profile]
     arms = tuple(item.resolved(chosen.engine) for item in spec.expanded_arms())
+    accelerator = chosen.match.accelerator
     dealt = deal(prompt_set, spec.blocks.count, spec.blocks.seed)
     draw = random.Random(f"order/{spec.blocks.seed}")
     units = []
@@ -72,7 +73,7 @@ def make_plan(spec: SweepSpec, profile: str, deployments: Mapping[str, Deploymen
             order = list(arms)
             draw.shuffle(order)
             trials = tuple(
-                _trial(spec, arm, deployments[arm.engine], concurrency, block, tuple(prompts)) for arm in order
+                _trial(spec, arm, deployments[arm.engine], accelerator, concurrency, block, prompts) for arm in order
             )
             units.append(Unit(block, concurrency, trials))
     digest = _sha({"question": spec.question, "trials": [t.digest for u in units for t in u.trials]})
@@ -80,12 +81,19 @@ def make_plan(spec: SweepSpec, profile: str, deployments: Mapping[str, Deploymen
 
 
 def _trial(
-    spec: SweepSpec, arm: Arm, deployment: Deployment, concurrency: int, block: int, prompts: Sequence[Prompt]
+    spec: SweepSpec,
+    arm: Arm,
+    deployment: Deployment,
+    accelerator: str | None,
+    concurrency: int,
+    block: int,
+    prompts: Sequence[Prompt],
 ) -> Trial:
     workload = spec.workload.model_dump(mode="json", exclude={"prompts", "concurrency"})
     decides = {
         "protocol": PROTOCOL,
         "arm": asdict(arm),
+        "accelerator": accelerator,
         "deployment": {k: v for k, v in asdict(deployment).items() if k not in PLACES},
         "concurrency": concurrency,
         "block": block,

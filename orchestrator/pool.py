@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 from engines.base import Arm, Deployment, EngineError, Ranking
+from engines.messages import one_line
 from orchestrator.cluster import Choice
 from orchestrator.errors import InputError
 from orchestrator.leash import GRACE_S
@@ -19,6 +20,12 @@ from orchestrator.validity import Limits
 
 _CLOSE_S = GRACE_S + 5
 _PATIENCE_S = 15.0
+_REOPEN_S = 120.0
+"""How long a lost actor's resources may take to come back."""
+
+
+class SlotLostError(EngineError):
+    """The slot can run nothing more; the message is one line for the user."""
 
 
 class SlotHandle:
@@ -31,36 +38,46 @@ class SlotHandle:
         self._actor: Any = None
 
     async def open(self) -> None:
-        """Create the actor and wait for its resources. EngineError when its GPUs are not the profile's."""
+        """Create the actor and wait for its resources. EngineError when it cannot start or its GPUs are not the
+        profile's."""
         import ray
 
         actor_class = ray.remote(Slot).options(**slot_options(self._choice.match))
-        self._actor = actor_class.remote(self.label, self._choice.match, self._limits)
-        self.name = await self._actor.open.remote()
+        with _heard("the slot's actor cannot start"):
+            self._actor = actor_class.remote(self.label, self._choice.match, self._limits)
+            self.name = await self._actor.open.remote()
 
     async def run(self, trial: Trial) -> Measurement:
-        """Measure a trial; one that took the actor with it is a failed one, and the actor is a new one afterwards."""
-        import ray
+        """Measure a trial; one that took the actor with it is a failed one, and the actor is a new one afterwards.
 
+        SlotLostError when there can be no new one.
+        """
         began = now()
         try:
-            measurement: Measurement = await self._actor.run.remote(trial)
-        except ray.exceptions.RayActorError:
-            measurement = failed(trial, self.name, "the slot's actor died during the trial", began)
-            await asyncio.sleep(GRACE_S)  # its engine is gone by then: never a new one beside a dying one
-            await self.open()
+            with _heard("the slot's actor died during the trial"):
+                measurement: Measurement = await self._actor.run.remote(trial)
+        except EngineError as error:
+            measurement = failed(trial, self.name, str(error), began)
+            await self._replace(str(error))
         return measurement
+
+    async def _replace(self, reason: str) -> None:
+        import ray
+
+        ray.kill(self._actor)
+        await asyncio.sleep(GRACE_S)  # its engine is gone by then: never a new one beside a dying one
+        try:
+            async with asyncio.timeout(_REOPEN_S):
+                await self.open()
+        except (TimeoutError, EngineError) as error:
+            ray.kill(self._actor)
+            why = str(error) or f"its resources did not come back within {_REOPEN_S:g} s"
+            raise SlotLostError(f"{reason}; {why}") from error
 
     async def rankings(self, arm: Arm, deployment: Deployment, prefixes: Sequence[Sequence[int]]) -> list[Ranking]:
         """The best next tokens after prefixes. EngineError when the engine cannot tell."""
-        import ray
-
-        try:
+        with _heard("the slot's actor died while it was asked for the best next tokens"):
             rankings: list[Ranking] = await self._actor.rankings.remote(arm, deployment, prefixes)
-        except ray.exceptions.RayActorError as error:
-            raise EngineError("the slot's actor died while it was asked for the best next tokens") from error
-        except EngineError as error:
-            raise EngineError(_said(error)) from error
         return rankings
 
     async def activity(self) -> Activity:
@@ -99,8 +116,6 @@ async def open_slots(
 
 async def _open(slot: SlotHandle, say: Callable[[str], None]) -> str:
     """Open a slot. Returns why it cannot be used; empty when it can."""
-    import ray
-
     opening = asyncio.create_task(slot.open())
     done, _ = await asyncio.wait({opening}, timeout=_PATIENCE_S)
     if not done:
@@ -108,12 +123,28 @@ async def _open(slot: SlotHandle, say: Callable[[str], None]) -> str:
     try:
         await opening
     except EngineError as error:
-        return f"{slot.label}: {_said(error)}"
-    except ray.exceptions.RayActorError as error:
-        return f"{slot.label} cannot start: {str(error).splitlines()[0]}"
+        return f"{slot.label}: {error}"
     return ""
 
 
-def _said(error: EngineError) -> str:
-    """The message alone: Ray hands on a remote error with its whole traceback for text."""
-    return str(getattr(error, "cause", error))
+@contextlib.contextmanager
+def _heard(lost: str) -> Iterator[None]:
+    """An EngineError of one line for the actor's own and, after `lost`, for whatever keeps Ray from running it.
+
+    Any other error in the actor is a fault of ours and keeps its traceback.
+    """
+    import ray
+
+    try:
+        yield
+    except EngineError as error:  # Ray hands on a remote error with its whole traceback for text
+        raise EngineError(one_line(str(getattr(error, "cause", error)))) from error
+    except ray.exceptions.RayTaskError:
+        raise
+    except ray.exceptions.RayError as error:
+        raise EngineError(f"{lost}: {_headline(error)}") from error
+
+
+def _headline(error: Exception) -> str:
+    """The first line of Ray's long explanations."""
+    return next(filter(None, map(one_line, str(error).splitlines())), type(error).__name__).rstrip(".")

@@ -19,6 +19,10 @@ from orchestrator import leash
 LOG_LIMIT = 256 * 1024
 _POLL_S = 0.05
 _TELLING = re.compile(r"\b\w*(error|exception|fatal|killed|cannot|refused)\b", re.IGNORECASE)
+_NAMED = re.compile(r"(error|exception)[:,] \S", re.IGNORECASE)
+"""A line that ends a traceback or a usage message: what is wrong, after its name."""
+_POINTING = re.compile(r"root cause|\braise \w", re.IGNORECASE)
+"""A line that only points at the telling one: a wrapper's own error (vLLM's), a traceback's quoted source."""
 
 Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
@@ -139,7 +143,8 @@ def _quote(log: EngineLog) -> str:
 
 
 def telling_line(text: str) -> str:
-    """The last line of a log that names an error, else its last line; at most 300 characters."""
+    """The last line of a log that says what is wrong, else sounds like it, else the last; at most 300 characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if _TELLING.search(line)]
-    return (telling or lines or [""])[-1][:300]
+    telling = [line for line in lines if _TELLING.search(line) and not _POINTING.search(line)]
+    named = [line for line in telling if _NAMED.search(line)]
+    return (named or telling or lines or [""])[-1][:300]

@@ -103,6 +103,8 @@ class ArmSummary(Record):
     budget: int | None
     concurrency: int
     trials: int
+    unsettled_trials: int
+    """Valid trials whose warm-up ended before the speed was flat."""
     requests: int
     errors: int
     tokens: int

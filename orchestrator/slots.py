@@ -14,9 +14,9 @@ from typing import Any
 import aiohttp
 
 from engines.base import Arm, Deployment, EngineError, Ranking
+from engines.messages import one_line
 from engines.registry import get_engine
 from orchestrator import gpus, process
-from orchestrator.answer import one_line
 from orchestrator.cluster import GIB
 from orchestrator.measure import Measurement, cause, failed, measure
 from orchestrator.plan import Trial

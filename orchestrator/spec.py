@@ -157,7 +157,7 @@ class MatchSpec(Spec):
 
 
 class EngineSpec(Spec):
-    """How an engine runs under a profile. `interpreter`: a Python, or an environment of `orchestrate engines install`."""
+    """How an engine runs here. `interpreter`: a Python, or an environment of `orchestrate engines install`."""
 
     interpreter: str | None = None
     device: Literal["cpu", "cuda"] = "cpu"

@@ -7,6 +7,7 @@ journal is appended to and synced, so that a killed sweep loses at most the tria
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -18,10 +19,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
+import pyarrow as pa
 import yaml
 from pydantic import ValidationError
 
 from engines.base import SpecCounters, StageTimes
+from engines.messages import one_line
 from orchestrator.errors import InputError
 from orchestrator.records import Decision, JournalEntry, Record, TrialRecord, TrialState
 
@@ -44,23 +47,35 @@ class RunStore:
         return self.folder / "trials"
 
     def create(self, sweep: dict[str, Any], environment: dict[str, Any]) -> None:
-        """Make the folder with sweep.yaml and environment.json. An existing run keeps its sweep and gets the new
-        environment only if it had none."""
-        self.trials_folder.mkdir(parents=True, exist_ok=True)
-        if not (self.folder / "sweep.yaml").exists():
+        """Make the folder with sweep.yaml and environment.json.
+
+        A run that goes on takes the new sweep.yaml: its trials are the same, by their digests, and what else changed is
+        how they are decided. It keeps its environment; InputError where that is other hardware than this.
+        """
+        with writing(self.folder):
+            self.trials_folder.mkdir(parents=True, exist_ok=True)
+            if (self.folder / "environment.json").exists():
+                self._check_hardware(environment)
+            else:
+                write_text(self.folder / "environment.json", json.dumps(environment, indent=2))
             write_text(self.folder / "sweep.yaml", yaml.safe_dump(sweep, sort_keys=False, allow_unicode=True))
-        if not (self.folder / "environment.json").exists():
-            write_text(self.folder / "environment.json", json.dumps(environment, indent=2))
+
+    def _check_hardware(self, environment: dict[str, Any]) -> None:
+        before, now_here = _hardware(self.environment()), _hardware(environment)
+        if before != now_here:
+            raise InputError(f"{self.folder}: measured on {before}, this is {now_here}; --fresh measures again here")
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run against a second sweep. InputError when another process has it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("w") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise InputError(f"{self.folder}: another sweep is writing this run") from error
+        with contextlib.ExitStack() as held:
+            with writing(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                handle = held.enter_context((self.folder / ".lock").open("w"))
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    raise InputError(f"{self.folder}: another sweep is writing this run") from error
             yield
 
     def journal(self, entry: JournalEntry) -> None:
@@ -74,15 +89,24 @@ class RunStore:
             os.fsync(handle.fileno())
 
     def entries(self) -> list[JournalEntry]:
-        """The journal so far. A line cut off by a kill is left out: what it said never took effect."""
+        """The journal so far. A line cut off by a kill is left out: what it said never took effect.
+
+        InputError for a whole line that says something else, such as another version's.
+        """
         path = self.folder / "journal.jsonl"
         if not path.exists():
             return []
-        entries = []
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            with contextlib.suppress(ValidationError):
-                entries.append(JournalEntry.model_validate_json(line))
-        return entries
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        whole = ((number, line) for number, line in enumerate(lines, 1) if _is_json(line))
+        return [self._entry(number, line) for number, line in whole]
+
+    def _entry(self, number: int, line: str) -> JournalEntry:
+        try:
+            return JournalEntry.model_validate_json(line)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(map(str, problem["loc"]))
+            raise InputError(f"{self.folder}/journal.jsonl:{number}: {where}: {problem['msg']}") from error
 
     def finished(self) -> set[str]:
         """Digests of the trials recorded as valid whose files are there."""
@@ -123,12 +147,15 @@ class RunStore:
         return sorted(records, key=lambda r: (r.block, r.concurrency, r.arm))
 
     def requests(self) -> pd.DataFrame:
-        """All valid trials' requests with the columns trial, arm, concurrency and block in front."""
+        """All valid trials' requests with the columns trial, arm, concurrency and block in front.
+
+        InputError naming the file when one is damaged.
+        """
         frames = []
         for record in self.trials():
             if record.state is not TrialState.VALID:
                 continue
-            frame = pd.read_parquet(self.trials_folder / record.digest / "requests.parquet")
+            frame = _read_frame(self.trials_folder / record.digest / "requests.parquet")
             keys: dict[str, Any] = {
                 "trial": record.digest,
                 "arm": record.arm,
@@ -142,17 +169,36 @@ class RunStore:
         return pd.read_parquet(self.trials_folder / digest / "telemetry.parquet")
 
     def environment(self) -> dict[str, Any]:
-        return dict(json.loads((self.folder / "environment.json").read_text(encoding="utf-8")))
+        path = self.folder / "environment.json"
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"{path}: damaged record: {error}") from error
 
     def sweep(self) -> dict[str, Any]:
         return dict(yaml.safe_load((self.folder / "sweep.yaml").read_text(encoding="utf-8")))
 
     def write_decision(self, decision: Decision) -> None:
-        write_text(self.folder / "decision.json", decision.model_dump_json(indent=2))
+        with writing(self.folder):
+            write_text(self.folder / "decision.json", decision.model_dump_json(indent=2))
 
     def decision(self) -> Decision | None:
         path = self.folder / "decision.json"
         return read_record(path, Decision) if path.exists() else None
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _hardware(environment: dict[str, Any]) -> str:
+    """What trials of one run must share, as text."""
+    cards = [card["name"] for card in environment.get("gpus", [])]
+    return ", ".join([str(environment.get("cpu", "an unknown CPU")), *cards])
 
 
 def _ends_with_newline(path: Path) -> bool:
@@ -167,6 +213,25 @@ def read_record(path: Path, model: type[R]) -> R:
         return model.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: damaged record: {str(error).splitlines()[0]}") from error
+
+
+def _read_frame(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        remedy = "delete the trial's folder, then --resume measures it again"
+        raise InputError(f"{path}: damaged: {one_line(str(error))}; {remedy}") from error
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """InputError, naming the run's folder, where a file in it cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or one_line(str(error))
+        remedy = "; make room, then --resume goes on" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        raise InputError(f"{folder}: cannot be written: {reason}{remedy}") from error
 
 
 def write_text(path: Path, text: str) -> None:

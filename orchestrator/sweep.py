@@ -1,12 +1,9 @@
-"""The main job: measure, gate, decide, report."""
+"""The main job: measure, gate, decide."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rich.console import Console
 
-from dashboards.report import write_report
 from orchestrator.cluster import Choice
 from orchestrator.decision import decide
 from orchestrator.driver import run_sweep
@@ -18,8 +15,8 @@ from orchestrator.spec import dump_spec
 from orchestrator.store import RunStore
 
 
-def run(plan: Plan, store: RunStore, choice: Choice, console: Console) -> tuple[Decision, Path]:
-    """Measure what the store does not hold yet, then decide from all of it. Returns the decision and the report."""
+def run(plan: Plan, store: RunStore, choice: Choice, console: Console) -> Decision:
+    """Measure what the store does not hold yet, then decide from all of it."""
     with store.lock():
         store.create(dump_spec(plan.spec), describe())
         run_sweep(plan, store, choice, console)
@@ -27,6 +24,4 @@ def run(plan: Plan, store: RunStore, choice: Choice, console: Console) -> tuple[
         with console.status("deciding"):
             decision = decide(plan, store.trials(), store.requests(), gates)
             store.write_decision(decision)
-        with console.status("writing the report"):
-            report = write_report(store, store.folder / "report.html")
-    return decision, report
+    return decision

@@ -16,6 +16,7 @@ import psutil
 
 from orchestrator.gpus import Monitor
 from orchestrator.leash import descendants
+from orchestrator.validity import MachineLoad
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,14 +26,6 @@ _TREE_EVERY = 5
 _JUDGED_S = 1.0  # /proc counts in ticks of 10 ms
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGESIZE")
-
-
-@dataclass(frozen=True)
-class MachineLoad:
-    """Averages over a trial, in cores. `other` is what neither the engine nor the load client used, steal included."""
-
-    other: float
-    idle: float
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import numpy as np
 
 from engines.base import SpecCounters
 from orchestrator.answer import Answer
-from orchestrator.telemetry import MachineLoad
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,14 @@ class Limits:
     other_cpu: float = 0.5
     idle_cpu: float = 1.0
     client_lag_s: float = 0.005
+
+
+@dataclass(frozen=True)
+class MachineLoad:
+    """Averages over a trial, in cores. `other` is what neither the engine nor the load client used, steal included."""
+
+    other: float
+    idle: float
 
 
 def check(

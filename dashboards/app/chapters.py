@@ -102,5 +102,7 @@ def _load(decision: Decision, run: Run, plates: list[Plate]) -> list[Plate]:
     )
     shown = [replace(plates[0], caption=caption, figure=speed), *plates[1:]]
     trade = figures.pareto(decision.summaries, run.styles)
-    caption = "Further right is quicker for one user, further up serves more of them; the dotted steps are the frontier."
+    caption = (
+        "Further right is quicker for one user, further up serves more of them; the dotted steps are the frontier."
+    )
     return [*shown, Plate("pareto", "One user’s speed against everybody’s", caption, trade, wide=True)]

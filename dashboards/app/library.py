@@ -44,7 +44,7 @@ class Library:
 
     def running(self, card: Card) -> bool:
         """Whether a sweep is measuring this run now."""
-        return is_running(self._shelf.store(card.name))
+        return is_running(RunStore(self.folder / card.name))
 
     def open(self, name: str) -> Opened:
         """A whole run. InputError when there is no such run."""

@@ -22,10 +22,15 @@ _BADGES = {
 }
 
 
+def attributes(**values: str) -> dict[str, Any]:
+    """aria_label=… as the attribute aria-label, which is no name in Python."""
+    return {name.replace("_", "-"): value for name, value in values.items()}
+
+
 def badge(verdict: Verdict | None, running: bool = False) -> Component:
     """The verdict as a sign and a word."""
     sign, word, kind = _BADGES[verdict] if verdict else ("…", "running" if running else "undecided", "open")
-    return html.Span([html.Span(sign, **{"aria-hidden": "true"}), f" {word}"], className=f"badge {kind}")
+    return html.Span([html.Span(sign, **attributes(aria_hidden="true")), f" {word}"], className=f"badge {kind}")
 
 
 def swatch(style: ArmStyle | None) -> Component:
@@ -45,7 +50,7 @@ def interval(value: Interval, write: Any, digits: int) -> list[Component | str]:
 
 def scroll(table: Component, label: str) -> Component:
     """A table that may be wider than the page, reachable by keyboard."""
-    return html.Div(table, className="scroll", tabIndex="0", role="region", **{"aria-label": label})
+    return html.Div(table, className="scroll", tabIndex="0", role="region", **attributes(aria_label=label))
 
 
 def row(head: Children, *cells: Component | str, won: bool = False) -> Component:
@@ -78,7 +83,7 @@ def fact(name: str, value: Children) -> Component:
 def section(key: str, title: str, children: Sequence[Component | None]) -> Component:
     """A part of a page that can be linked to."""
     shown = [child for child in children if child is not None]
-    return html.Section([html.H2(title, id=key), *shown], **{"aria-labelledby": key})
+    return html.Section([html.H2(title, id=key), *shown], **attributes(aria_labelledby=key))
 
 
 def problem_box(problems: Sequence[str]) -> Component | None:
@@ -93,5 +98,5 @@ def problem_box(problems: Sequence[str]) -> Component | None:
         ],
         className="problems",
         role="alert",
-        **{"aria-labelledby": "problems"},
+        **attributes(aria_labelledby="problems"),
     )

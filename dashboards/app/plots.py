@@ -4,11 +4,13 @@ reader's scheme and to the width there is."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 from dash import MATCH, ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
+from dashboards.app.parts import attributes
 from dashboards.story import Plate
 
 GOODPUT = "goodput"
@@ -47,7 +49,7 @@ def goodput_plate(item: Plate, limit: float, most: float) -> Component:
 
 def register(app: Dash) -> None:
     """The callbacks that draw, all of them in the browser."""
-    app.clientside_callback(
+    app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("orchestrate", "draw"),
         Output({"type": "plot", "key": MATCH}, "figure"),
         Output({"type": "plot", "key": MATCH}, "style"),
@@ -56,14 +58,14 @@ def register(app: Dash) -> None:
         Input({"type": "figure", "key": MATCH}, "data"),
         State({"type": "plot", "key": MATCH}, "id"),
     )
-    app.clientside_callback(
+    app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("orchestrate", "goodput"),
         Output("slo-table", "children"),
         Input("slo", "value"),
         Input({"type": "plot", "key": GOODPUT}, "figure"),
         State({"type": "figure", "key": GOODPUT}, "data"),
     )
-    app.clientside_callback(
+    app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("orchestrate", "dragged"),
         Output("slo", "value"),
         Input({"type": "plot", "key": GOODPUT}, "relayoutData"),
@@ -73,13 +75,13 @@ def register(app: Dash) -> None:
 
 def _plot(key: str, item: Plate, edits: bool = False) -> list[Component]:
     height = f"{item.figure.layout.height}px"
-    config = {"displayModeBar": False, "responsive": True, "edits": {"shapePosition": edits}}
+    config: Any = {"displayModeBar": False, "responsive": True, "edits": {"shapePosition": edits}}
     graph = dcc.Graph(
         id={"type": "plot", "key": key}, figure=go.Figure(), config=config, responsive=True, style={"height": height}
     )
     label = f"{item.title}. {item.caption}"
     return [
-        html.Div(graph, role="img", className="plot", **{"aria-label": label, "data-key": key}),
+        html.Div(graph, role="img", className="plot", **attributes(aria_label=label, data_key=key)),
         dcc.Store(id={"type": "figure", "key": key}, data=item.figure.to_plotly_json()),
         dcc.Store(id={"type": "near", "key": key}, data=False),
     ]

@@ -20,12 +20,9 @@ def refusals(decision: Decision | None) -> list[str]:
         return [f"The decision is a tie: nothing was shown to be better than {decision.baseline}."]
     if decision.verdict is Verdict.INVALID or decision.arm is None:
         return ["The measurements allow no decision."]
-    reasons = [f"{g.arm} failed the equivalence gate: {g.reason}" for g in decision.gates if _failed(g.passed, g.arm, decision)]
+    failed = [gate for gate in decision.gates if gate.arm == decision.arm and not gate.passed]
+    reasons = [f"{gate.arm} failed the equivalence gate: {gate.reason}" for gate in failed]
     if decision.unchecked:
         reasons.append(f"Equivalence was not checked: {decision.unchecked}.")
     bad = [line for line in decision.invalid_trials if line.startswith(f"{decision.arm} at concurrency ")]
     return reasons + [f"An invalid trial: {line}" for line in bad]
-
-
-def _failed(passed: bool, arm: str, decision: Decision) -> bool:
-    return not passed and arm == decision.arm

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from dashboards.app.address import Query, run_address
-from dashboards.app.parts import badge, heads, prose, row, scroll, word
+from dashboards.app.parts import attributes, badge, heads, row, scroll, word
 from dashboards.text import NONE, bounds, count, ratio
 from orchestrator.cards import Card, Progress
 from orchestrator.progress import clock
@@ -37,7 +37,7 @@ def runs_page(folder: Path, cards: Sequence[Card], running: set[str], query: Que
     note = f"{len(shown)} of {count(len(cards), 'run')}" if len(shown) < len(cards) else "Newest first."
     table = html.Table(
         [
-            heads("Run", "Verdict", "Answer", "Gain", "Against", "Engine", "Model", "GPU", "Trials", "Began (UTC)", "Diff", words=_WORDS),
+            heads("Run", "Verdict", "Answer", "Gain", "Measured on", "Trials", "Began (UTC)", words=_WORDS),
             html.Tbody([_row(card, card.name in running) for card in shown]),
         ],
         className="runs",
@@ -46,24 +46,12 @@ def runs_page(folder: Path, cards: Sequence[Card], running: set[str], query: Que
         title,
         _filters(cards, query),
         html.P(note, className="note", role="status"),
-        html.Form(
-            [
-                scroll(table, "Runs"),
-                html.P(
-                    [
-                        html.Button("Compare the two marked", type="submit", className="button"),
-                        html.Span(" Mark two runs in the last column.", className="note"),
-                    ]
-                ),
-            ],
-            action="/diff",
-            method="get",
-            className="pair navigates",
-        ),
+        scroll(table, "Runs"),
+        diff_form([card.name for card in cards]),
     ]
 
 
-_WORDS = ("Verdict", "Answer", "Against", "Engine", "Model", "GPU", "Began (UTC)")
+_WORDS = ("Verdict", "Answer", "Measured on", "Began (UTC)")
 
 
 def live(cards: Sequence[Card]) -> list[Component]:
@@ -72,9 +60,9 @@ def live(cards: Sequence[Card]) -> list[Component]:
         return []
     return [
         html.Section(
-            [html.H2("Measuring now", id="live"), *[_measuring(card) for card in cards]],
+            [html.H2("Measuring now", id="live-title"), *[_measuring(card) for card in cards]],
             className="live",
-            **{"aria-labelledby": "live"},
+            **attributes(aria_labelledby="live-title"),
         )
     ]
 
@@ -100,33 +88,44 @@ def _row(card: Card, running: bool) -> Component:
         *([html.Span(count(len(card.problems), "damaged file"), className="violation")] if card.problems else []),
     ]
     began = _began(card)
-    box = html.Label(
-        [
-            # The browser sends marked boxes as ?run=..&run=..; assets/app.js makes a pair of them.
-            dcc.Input(type="hidden", name="unused", disabled=True),
-        ]
-    )
-    del box
     return row(
         name,
         word(badge(card.verdict, running)),
         word(_answer(card)),
         html.Td(gain),
-        word(card.baseline or NONE),
-        word(", ".join(card.engines) or NONE),
-        word(", ".join(card.models) or NONE),
-        word(", ".join(card.gpus) or "none"),
+        word(_place(card)),
         html.Td(trials(card.progress)),
         word(began.strftime("%Y-%m-%d %H:%M") if began else NONE),
-        html.Td(html.Button("mark", type="button", className="mark", **{"data-mark": card.name, "aria-pressed": "false", "aria-label": f"mark {card.name} for a diff"})),
         won=card.verdict is Verdict.WINNER,
     )
 
 
-def _answer(card: Card) -> str:
+def diff_form(names: Sequence[str], a: str = "", b: str = "") -> Component:
+    """Two runs to hold beside each other."""
+    choices = {name: name for name in names}
+    return html.Form(
+        [
+            select("a", "Compare", choices, a, "a run"),
+            select("b", "with", choices, b, "a run"),
+            html.Button("Show the differences", type="submit", className="button"),
+        ],
+        action="/diff",
+        method="get",
+        className="filters navigates pair",
+    )
+
+
+def _answer(card: Card) -> list[Component | str]:
     if card.verdict is Verdict.TIE:
-        return f"keep {card.arm}"
-    return card.arm or NONE
+        return [f"keep {card.arm}"]
+    if card.arm is None:
+        return [NONE]
+    return [card.arm, html.Span(f"against {card.baseline}, {card.concurrency} at once", className="question")]
+
+
+def _place(card: Card) -> list[Component | str]:
+    what = " · ".join(filter(None, [", ".join(card.engines), ", ".join(card.models)]))
+    return [", ".join(card.gpus) or "no GPU", html.Span(what, className="question")]
 
 
 def trials(progress: Progress) -> str:
@@ -142,7 +141,7 @@ def _measuring(card: Card) -> Component:
     left = f", about {clock(at.seconds_left)} left" if at.seconds_left is not None else ""
     label = f"{at.done} of {at.planned if at.planned is not None else '?'} trials{left}"
     share = 100 * min(at.done / planned, 1)
-    bar = {"aria-valuemin": "0", "aria-valuemax": str(planned), "aria-valuenow": str(at.done), "aria-label": card.name}
+    bar = attributes(aria_valuemin="0", aria_valuemax=str(planned), aria_valuenow=str(at.done), aria_label=card.name)
     return html.Div(
         [
             html.P([dcc.Link(card.name, href=run_address(card.name)), f" {label}"]),
@@ -156,7 +155,7 @@ def _measuring(card: Card) -> Component:
 def _filters(cards: Sequence[Card], query: Query) -> Component:
     choices = {kind: sorted({value for card in cards for value in of(card)}) for kind, of in _KINDS.items()}
     selects = [
-        _select(kind, _TITLES[kind], {value: value for value in values}, query.get(kind, ""))
+        select(kind, _TITLES[kind], {value: value for value in values}, query.get(kind, ""))
         for kind, values in choices.items()
     ]
     search = html.Div(
@@ -168,20 +167,21 @@ def _filters(cards: Sequence[Card], query: Query) -> Component:
     return html.Form(
         [
             *selects,
-            _select("age", "Began", _AGES, query.get("age", "")),
+            select("age", "Began", _AGES, query.get("age", "")),
             search,
             html.Button("Filter", type="submit", className="button"),
             dcc.Link("Clear", href="/"),
         ],
         action="/",
         method="get",
-        className="filters navigates",
+        className="filters navigates instant",
         role="search",
     )
 
 
-def _select(name: str, title: str, choices: dict[str, str], chosen: str) -> Component:
-    options = [html.Option("any", value="", selected=not chosen)]
+def select(name: str, title: str, choices: Mapping[str, str], chosen: str, none: str = "any") -> Component:
+    """A native list with its label; `none` names the choice of nothing and is left out when empty."""
+    options = [html.Option(none, value="", selected=not chosen)] if none else []
     options += [html.Option(text, value=value, selected=value == chosen) for value, text in choices.items()]
     field = f"filter-{name}"
     return html.Div([html.Label(title, htmlFor=field), html.Select(options, id=field, name=name)])
@@ -197,6 +197,3 @@ def _began(card: Card) -> datetime | None:
     except ValueError:
         return None
     return began if began.tzinfo else began.replace(tzinfo=UTC)
-
-
-__all__ = ["filtered", "live", "prose", "runs_page", "trials"]

@@ -156,7 +156,7 @@ def _mark_cliff(figure: go.Figure, budgets: tuple[int, int], top: float) -> None
         y=[0, 0.97 * top],
         mode="lines+text",
         line={"color": MUTED, "width": 1, "dash": "dot"},
-        text=["", "cliff"],
+        text=["", "\u00a0cliff"],
         textposition="bottom right",
         textfont={"color": MUTED, "size": 11},
         name="cliff",

@@ -19,12 +19,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from engines.base import EngineError
+from engines.child import run_child
 from engines.envs.catalogue import ENVIRONMENTS, GIB, Environment, environment
 from engines.envs.pip import InstallError, explain
 from engines.envs.suitability import base_python, obstacle
-from orchestrator.models.child import run_child
-from orchestrator.models.home import home
-from orchestrator.models.progress import Clock, Progress
+from engines.home import home
+from engines.progress import Clock, Progress
 
 _VERSION_S = 30
 
@@ -123,9 +123,10 @@ def _make(entry: Environment, clock: Clock) -> None:
 
 
 def _fill(entry: Environment, made: Path, workplace: Path, clock: Clock) -> None:
+    """pip comes along, because vLLM's /server_info lists packages with it and fails without."""
     variables = {**os.environ, "TMPDIR": str(workplace)}
     steps = {
-        "making the environment": [base_python(entry) or sys.executable, "-m", "venv", "--without-pip", str(made)],
+        "making the environment": [base_python(entry) or sys.executable, "-m", "venv", str(made)],
         f"installing {len(entry.pins)} packages": _pip(made, entry),
     }
     for stage, command in steps.items():
@@ -138,7 +139,7 @@ def _pip(made: Path, entry: Environment) -> list[str]:
     """pip of our environment fills the other. The list is complete, so what it does not name must not come along."""
     command = [sys.executable, "-m", "pip", "--python", str(_python(made)), "--no-input"]
     command += ["--disable-pip-version-check", "install", "--quiet", "--progress-bar", "off", "--no-deps"]
-    return [*command, "--no-compile", "--only-binary", ":all:", "--requirement", str(entry.requirements)]
+    return [*command, "--only-binary", ":all:", "--requirement", str(entry.requirements)]
 
 
 def _made(entry: Environment) -> Path:

@@ -6,7 +6,8 @@ import re
 
 from engines.base import EngineError
 
-_ABSENT = re.compile(r"No matching distribution found for (?P<requirement>\S+)")
+_ABSENT = re.compile(r"(No matching distribution found for|Cannot install) (?P<requirement>\S+==[^\s,]+)")
+"""Of several pins, pip says that it cannot install one for conflicts; without dependencies it is one that is absent."""
 
 
 class InstallError(EngineError):

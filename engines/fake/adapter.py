@@ -17,7 +17,7 @@ class FakeEngine:
     name = "fake"
     methods = frozenset({Method.AUTOREGRESSIVE, Method.DFLASH, Method.DDTREE})
 
-    def validate(self, arm: Arm) -> None:
+    def validate(self, arm: Arm, deployment: Deployment) -> None:
         try:
             Script.parse(_script(arm))
         except ValueError as error:
@@ -67,7 +67,10 @@ class FakeEngine:
 
     async def ranking(self, endpoint: Endpoint, token_ids: list[int]) -> Ranking:
         answer = await client.post_json(endpoint, "/ranking", {"token_ids": token_ids})
-        return Ranking(tuple(answer["token_ids"]), tuple(answer["log_probs"]))
+        try:
+            return Ranking(tuple(answer["token_ids"]), tuple(answer["log_probs"]))
+        except (KeyError, TypeError) as error:
+            raise EngineError(f"{endpoint.base_url}: the ranking cannot be read: {answer!r:.200}") from error
 
 
 def _script(arm: Arm) -> dict[str, Any]:

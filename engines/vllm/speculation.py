@@ -14,9 +14,11 @@ OPTIONS: Mapping[Method, Mapping[str, type]] = {
     Method.AUTOREGRESSIVE: {},
     Method.NGRAM: {"draft_tokens": int, "prompt_lookup_max": int, "prompt_lookup_min": int},
     Method.EAGLE3: {"draft_tokens": int, "attention_backend": str},
-    Method.DFLASH: {"draft_tokens": int, "attention_backend": str},
+    Method.DFLASH: {"draft_tokens": int, "attention_backend": str, "repaired": bool},
 }
-"""The options an arm may have. `attention_backend` is the drafter's."""
+"""The options an arm may have. `attention_backend` is the drafter's; `repaired`: see engines.vllm.repair."""
+
+_KINDS = {int: "a positive integer", str: "a text", bool: "true or false"}
 
 _DEFAULTS: Mapping[Method, Mapping[str, Value]] = {
     Method.NGRAM: {"draft_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2},
@@ -38,9 +40,13 @@ def check(arm: Arm) -> None:
         if name not in allowed:
             known = ", ".join(sorted(allowed)) or "none"
             raise EngineError(f"engine vllm has no option {name!r} for {arm.method}; it has {known}")
-        if type(value) is not allowed[name] or (isinstance(value, int) and value < 1):
-            kind = "a positive integer" if allowed[name] is int else "a text"
-            raise EngineError(f"option {name!r} of engine vllm must be {kind}, got {value!r}")
+        if type(value) is not allowed[name] or (type(value) is int and value < 1):
+            raise EngineError(f"option {name!r} of engine vllm must be {_KINDS[allowed[name]]}, got {value!r}")
+
+
+def repaired(arm: Arm) -> bool:
+    """Whether the arm asks for vLLM's CPU defect to be mended."""
+    return arm.options.get("repaired") is True
 
 
 def config(arm: Arm, deployment: Deployment) -> dict[str, Value] | None:
@@ -48,13 +54,14 @@ def config(arm: Arm, deployment: Deployment) -> dict[str, Value] | None:
     if not arm.speculative:
         return None
     options: dict[str, Value] = dict(_DEFAULTS.get(arm.method, {})) | dict(arm.options)
+    options.pop("repaired", None)
     settings: dict[str, Value] = {"method": arm.method.value}
     if arm.method is not Method.NGRAM:
         if deployment.drafter is None:
             raise EngineError(f"arm {arm.name!r} needs a drafter: set `models.drafter` in the profile")
         settings["model"] = deployment.drafter
-    if arm.method is Method.DFLASH:
-        options.setdefault("draft_tokens", _block_size(Path(deployment.drafter or "")) - 1)
+    if arm.method is Method.DFLASH and "draft_tokens" not in options:
+        options["draft_tokens"] = _block_size(Path(str(deployment.drafter))) - 1
     settings["num_speculative_tokens"] = options.pop("draft_tokens")
     return settings | options
 

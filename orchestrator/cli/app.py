@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from engines.base import EngineError
-from orchestrator.cli import doctor, engines, models, runs, sweep
+from orchestrator.cli import dashboard, doctor, engines, models, runs, sweep
 from orchestrator.errors import InputError
 
 BAD_INPUT = 2
@@ -26,6 +26,7 @@ app.command("sweep")(sweep.sweep)
 app.command("plan")(sweep.plan)
 app.command("status")(runs.status)
 app.command("report")(runs.report)
+app.command("dashboard")(dashboard.dashboard)
 app.command("doctor")(doctor.doctor)
 app.add_typer(engines.app, name="engines")
 app.add_typer(models.app, name="models")

@@ -33,6 +33,7 @@ def sweep(
     """Measure every arm of FILE, decide, and write a report."""
     from rich.console import Console
 
+    from dashboards.report import write_report
     from orchestrator import models
     from orchestrator.cli.tables import summary_table
     from orchestrator.cluster import choose_profile, connect
@@ -46,7 +47,9 @@ def sweep(
         choice = choose_profile(spec, profile, cluster.offers())
         console.print(choice.line, highlight=False, soft_wrap=True)
         plan = _plan(spec, choice.profile, models.resolve)
-        decision, report = run(plan, _open_run(file, plan, runs, resume, fresh), choice, console)
+        store = _open_run(file, plan, runs, resume, fresh)
+        decision = run(plan, store, choice, console)
+    report = write_report(store, store.folder / "report.html")
     console.print(f"\n[bold]{decision.sentence}[/bold]", highlight=False)
     console.print(summary_table(decision))
     console.print(f"report: {report}", highlight=False, soft_wrap=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
+from orchestrator.metrics import caveats
 from orchestrator.plan import Plan
 from orchestrator.records import ArmSummary, Comparison, Decision, Interval, JournalEntry, TrialState
 
@@ -34,8 +35,10 @@ def progress_table(entries: Sequence[JournalEntry]) -> Table:
 
 
 def summary_table(decision: Decision) -> Table:
-    """The arms of a decision with their intervals, fastest first; fits 80 columns."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=f"{decision.confidence:.0%} intervals")
+    """The arms of a decision with their intervals, fastest first, and below what is doubtful; fits 80 columns."""
+    doubts = [f"{row.arm} at {row.concurrency}: {caveat}" for row in decision.summaries for caveat in caveats(row)]
+    caption = "\n".join([f"{decision.confidence:.0%} intervals", *doubts])
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=caption)
     table.add_column("arm", no_wrap=True)
     for title in ("at\nonce", "tok/s", "speed-up", "accept.\nlength", "TPOT\nms", "TTFT\nms"):
         table.add_column(title, justify="right", no_wrap=True)

@@ -1,7 +1,7 @@
 """What one arm did: latencies a request, the steady window of a trial, and the row of the report's table."""
 
 from orchestrator.metrics.requests import measure, within_slo
-from orchestrator.metrics.summary import by_task, summarise
+from orchestrator.metrics.summary import by_task, caveats, summarise
 from orchestrator.metrics.window import steady_window, tokens_within
 
-__all__ = ["by_task", "measure", "steady_window", "summarise", "tokens_within", "within_slo"]
+__all__ = ["by_task", "caveats", "measure", "steady_window", "summarise", "tokens_within", "within_slo"]

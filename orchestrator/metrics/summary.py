@@ -21,6 +21,10 @@ _MIN_REQUESTS = 2
 """Below two requests with a TPOT there is nothing to give an interval from, and no summary."""
 
 
+MAX_IDENTITY_ERROR = 0.05
+"""Above this the stage times do not explain the TPOT measured."""
+
+
 def summarise(
     requests: pd.DataFrame, trials: Sequence[TrialRecord], arms: Sequence[Arm], slo: SloSpec, bootstrap: Bootstrap
 ) -> list[ArmSummary]:
@@ -37,9 +41,22 @@ def summarise(
         for concurrency, point in own.groupby("concurrency", sort=True):
             if point["tpot"].notna().sum() < _MIN_REQUESTS:
                 continue
-            records = [t for t in trials if (t.arm, t.concurrency) == (arm.name, concurrency)]
-            summaries.append(_summary(arm, int(str(concurrency)), point, _stages(records), slo, bootstrap))
+            key = (arm.name, concurrency, TrialState.VALID)
+            records = [t for t in trials if (t.arm, t.concurrency, t.state) == key]
+            summaries.append(_summary(arm, int(str(concurrency)), point, records, slo, bootstrap))
     return summaries
+
+
+def caveats(summary: ArmSummary) -> list[str]:
+    """What to know before believing the row, a line each; empty for nothing."""
+    lines = []
+    if summary.unsettled_trials:
+        share = f"{summary.unsettled_trials} of {summary.trials} trials"
+        lines.append(f"in {share} the speed was not flat yet when the warm-up ended")
+    if summary.identity_error is not None and summary.identity_error > MAX_IDENTITY_ERROR:
+        error, limit = f"{100 * summary.identity_error:.1f} %", f"{100 * MAX_IDENTITY_ERROR:g} %"
+        lines.append(f"step time over acceptance length is {error} off the TPOT measured, more than {limit}")
+    return lines
 
 
 def by_task(requests: pd.DataFrame) -> pd.DataFrame:
@@ -61,13 +78,18 @@ def by_task(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 def _summary(
-    arm: Arm, concurrency: int, point: pd.DataFrame, stages: StageTimes | None, slo: SloSpec, bootstrap: Bootstrap
+    arm: Arm,
+    concurrency: int,
+    point: pd.DataFrame,
+    records: Sequence[TrialRecord],
+    slo: SloSpec,
+    bootstrap: Bootstrap,
 ) -> ArmSummary:
     done = point[point["ok"]]
     timed = point[point["tpot"].notna()]
     stream = bootstrap.stream("summary", arm.name, str(concurrency))
     steps, accepted, drafted = (int(done[name].sum()) for name in ("verify_steps", "accepted", "drafted"))
-    step_ms = _step_ms(stages)
+    step_ms = _step_ms(_stages(records))
     acceptance = _acceptance_length(done, bootstrap, stream)
     return ArmSummary(
         arm=arm.name,
@@ -76,6 +98,7 @@ def _summary(
         budget=arm.budget,
         concurrency=concurrency,
         trials=point["trial"].nunique(),
+        unsettled_trials=sum(not record.warmup_flat for record in records),
         requests=len(point),
         errors=len(point) - len(done),
         tokens=int(done["output_tokens"].sum()),
@@ -156,8 +179,8 @@ def _percentile_ms(seconds: pd.Series[float], percent: float) -> float:
 
 
 def _stages(records: Sequence[TrialRecord]) -> StageTimes | None:
-    """Stage times of the arm's valid trials together. None unless every one of them has some."""
-    told = [record.stages for record in records if record.state is TrialState.VALID]
+    """Stage times of valid trials together. None unless every one of them has some."""
+    told = [record.stages for record in records]
     if not told or any(stages is None for stages in told):
         return None
     names = StageTimes.__dataclass_fields__

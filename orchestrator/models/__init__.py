@@ -1,9 +1,9 @@
 """Models: names, where they come from, where they are kept, and the digest that says what they are."""
 
+from engines.digests import digest
+from engines.progress import Progress
 from orchestrator.errors import ModelMissingError
-from orchestrator.models.digests import digest
 from orchestrator.models.errors import FetchInterruptedError, ModelError
-from orchestrator.models.progress import Progress
 from orchestrator.models.resolution import ModelEntry, ResolvedModel, fetch, known, resolve
 from orchestrator.models.store import State
 

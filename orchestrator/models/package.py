@@ -11,13 +11,13 @@ import sys
 import zipfile
 from pathlib import Path
 
+from engines.child import run_child
+from engines.digests import sha256_of
+from engines.home import models_folder
+from engines.progress import Clock
 from orchestrator.models import store
-from orchestrator.models.child import run_child
-from orchestrator.models.digests import sha256_of
 from orchestrator.models.errors import FetchInterruptedError, ModelError
 from orchestrator.models.folders import check_folder
-from orchestrator.models.home import models_folder
-from orchestrator.models.progress import Clock
 from orchestrator.models.registry import MIB, PackagedModel
 
 CONVERTER = "engines.reference.model.gguf"

@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from engines.digests import digest
+from engines.progress import Clock, Progress
 from orchestrator.errors import ModelMissingError
 from orchestrator.models import hub, store
-from orchestrator.models.digests import digest
 from orchestrator.models.errors import ModelError
 from orchestrator.models.folders import check_folder, shipped_drafter
 from orchestrator.models.package import fetch_package
-from orchestrator.models.progress import Clock, Progress
 from orchestrator.models.registry import NAMED, NamedModel, PackagedModel
 from orchestrator.models.store import State
 

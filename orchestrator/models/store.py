@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 
-from orchestrator.models.digests import MANIFEST, counted_files, file_digests, sha256_of
-from orchestrator.models.home import models_folder
-from orchestrator.models.progress import Clock
+from engines.digests import MANIFEST, counted_files, file_digests, sha256_of
+from engines.home import models_folder
+from engines.progress import Clock
 
 
 class State(StrEnum):

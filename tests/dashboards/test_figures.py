@@ -59,6 +59,7 @@ def summary(arm: str, method: str, budget: int | None) -> ArmSummary:
         budget=budget,
         concurrency=1,
         trials=4,
+        unsettled_trials=0,
         requests=32,
         errors=0,
         tokens=2000,

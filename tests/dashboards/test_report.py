@@ -3,6 +3,7 @@ import hashlib
 import itertools
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from dashboards.report import embed, flatten, render, write_report
 from dashboards.run import Run, load_run
+from dashboards.table import arm_groups
 from dashboards.theme import ArmKey, arm_styles
 from engines.base import SpecCounters
 from orchestrator.errors import InputError
@@ -120,6 +122,17 @@ def test_several_concurrencies_are_a_group_each_the_decided_one_first(load_run_o
     places = [words.index(text) for text in ("1 request at once (the", "2 requests at once", "4 requests at once")]
     assert places == sorted(places)
     assert "What changes under load?" in words
+
+
+def test_doubts_about_an_arm_stand_under_the_table(winner_run: Run) -> None:
+    assert winner_run.decision is not None
+    assert not [row for group in arm_groups(winner_run) for row in group.rows if row.caveats]
+    doubts = {"unsettled_trials": 3, "identity_error": 0.12}
+    first, *rest = winner_run.decision.summaries
+    decision = winner_run.decision.model_copy(update={"summaries": [first.model_copy(update=doubts), *rest]})
+    words = Page(render(replace(winner_run, decision=decision))).words
+    assert f"{first.arm}: in 3 of 4 trials the speed was not flat yet when the warm-up ended." in words
+    assert f"{first.arm}: step time over acceptance length is 12.0 % off the TPOT measured, more than 5 %." in words
 
 
 def test_half_written_run_shows_what_there_is(tmp_path: Path) -> None:

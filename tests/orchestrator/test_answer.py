@@ -6,7 +6,7 @@ import pytest
 
 from engines.base import SpecCounters
 from engines.fake.adapter import FakeEngine
-from orchestrator.answer import Answer, BadAnswerError, error_message
+from orchestrator.answer import Answer, BadAnswerError
 from orchestrator.prompts import Prompt
 from orchestrator.records import REQUEST_COLUMNS, request_frame
 
@@ -87,9 +87,3 @@ def test_the_row_has_every_column_and_times_from_zero() -> None:
     frame = request_frame([row])
     assert list(frame["accepted_by_depth"][0]) == [2, 1]
     assert math.isnan(float(str(Answer(PROMPT, 0.0).row(0.0)["first"])))
-
-
-def test_error_messages_of_any_shape_become_one_line() -> None:
-    assert error_message('{"error": {"message": "too\\n long"}}') == "too long"
-    assert error_message('{"error": "plain"}') == "plain"
-    assert error_message("<html>\n502</html>") == "<html> 502</html>"

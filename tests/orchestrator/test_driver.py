@@ -1,5 +1,6 @@
 """The driver with slots that answer from a script: no Ray, no engine."""
 
+import asyncio
 import contextlib
 import errno
 import io
@@ -17,6 +18,7 @@ from orchestrator.driver import remaining, run_sweep
 from orchestrator.errors import InputError
 from orchestrator.measure import Measurement, failed
 from orchestrator.plan import Plan, Trial
+from orchestrator.pool import SlotLostError
 from orchestrator.records import TrialRecord, TrialState, request_frame
 from orchestrator.spec import dump_spec
 from orchestrator.store import RunStore, now
@@ -40,15 +42,17 @@ class ScriptedSlot:
     def __init__(self, index: int, script: Script) -> None:
         self.label = self.name = f"slot-{index}"
         self._script = script
+        self.seconds = 0.0
         self.ran: list[Trial] = []
 
     async def run(self, trial: Trial) -> Measurement:
         self.ran.append(trial)
+        await asyncio.sleep(self.seconds)
         return self._script(trial, self.ran.count(trial))
 
 
 class Bench:
-    """A run folder and scripted slots under the driver."""
+    """A run folder and scripted slots under the driver. `seconds`: how long the last one takes for a trial."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
         self.plan = plan
@@ -58,11 +62,13 @@ class Bench:
         self.slots: list[ScriptedSlot] = []
         self.script: Script = lambda trial, _: valid(trial)
         self.count = 1
+        self.seconds = 0.0
         monkeypatch.setattr(driver, "open_slots", self._open)
 
     @contextlib.asynccontextmanager
     async def _open(self, *_: object) -> AsyncIterator[list[ScriptedSlot]]:
         self.slots = [ScriptedSlot(index, self.script) for index in range(self.count)]
+        self.slots[-1].seconds = self.seconds
         yield self.slots
 
     def sweep(self) -> None:
@@ -136,6 +142,97 @@ def test_a_trial_that_never_counts_is_stored_with_its_reason_and_the_sweep_goes_
     (record,) = [record for record in bench.store.trials() if record.state is not TrialState.VALID]
     assert (record.digest, record.state, record.reason) == (broken.digest, TrialState.FAILED, "it broke")
     assert len(bench.store.finished()) == 5
+
+
+def hopeless(trial: Trial, _: int) -> Measurement:
+    return failed(trial, "slot-0", "engine fake ended with exit code 2", now())
+
+
+def long_plan() -> Plan:
+    return sweep_plan(ARMS, blocks={"count": 4, "seed": 5})
+
+
+def test_a_sweep_whose_first_units_never_start_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path, monkeypatch, long_plan())
+    bench.script = hopeless
+    with pytest.raises(InputError) as caught:
+        bench.sweep()
+    assert str(caught.value) == (
+        "gave up: no trial of the first 2 units came to a measurement; the last one: "
+        "engine fake ended with exit code 2; --resume tries again"
+    )
+    assert [trial.digest for trial in bench.plan.trials[:6]] == [t.digest for t in bench.slots[0].ran[::2]]
+    assert len(bench.store.trials()) == 6
+    bench.script = lambda trial, _: valid(trial)
+    bench.sweep()
+    assert len(bench.store.finished()) == 12
+
+
+@pytest.mark.parametrize("good", [0, 5])
+def test_one_measured_trial_at_the_beginning_keeps_the_sweep_going(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int
+) -> None:
+    bench = Bench(tmp_path, monkeypatch, long_plan())
+    bench.script = lambda trial, time: valid(trial) if trial == bench.plan.trials[good] else hopeless(trial, time)
+    bench.sweep()
+    assert len(bench.store.trials()) == 12
+
+
+def test_a_fast_failing_slot_does_not_speak_for_a_slow_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path, monkeypatch, long_plan())
+    bench.count, bench.seconds = 2, 0.1
+    bench.script = lambda trial, time: valid(trial) if trial.block == 1 else hopeless(trial, time)
+    bench.sweep()
+    assert {trial.block for trial in bench.slots[1].ran} == {1}
+    assert len(bench.store.trials()) == 12
+
+
+def test_a_lost_slot_leaves_its_unit_to_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path, monkeypatch, long_plan())
+    bench.count = 2
+    fatal = bench.plan.trials[1]
+
+    def script(trial: Trial, _: int) -> Measurement:
+        if trial == fatal and not bench.slots[1].ran.count(trial):
+            raise SlotLostError("the node died; no other has the resources")
+        return valid(trial)
+
+    bench.script = script
+    bench.sweep()
+    assert bench.store.finished() == {trial.digest for trial in bench.plan.trials}
+    assert bench.slots[0].ran == list(bench.plan.trials[:2])
+    assert "lost: slot-0: the node died; no other has the resources" in bench.lines
+    told = [(entry.state, entry.slot) for entry in bench.store.entries() if entry.trial == fatal.digest]
+    started, lost = (TrialState.STARTED, "slot-0"), (TrialState.FAILED, "slot-0")
+    assert told == [started, lost, (TrialState.STARTED, "slot-1"), (TrialState.VALID, "slot-1")]
+
+
+def test_a_slot_lost_when_the_others_are_done_is_made_up_for(bench: Bench) -> None:
+    bench.count, bench.seconds = 2, 0.1
+    last = bench.plan.units[1].trials[2]
+
+    def script(trial: Trial, _: int) -> Measurement:
+        if trial == last and trial not in bench.slots[0].ran:
+            raise SlotLostError("gone")
+        return valid(trial)
+
+    bench.script = script
+    bench.sweep()
+    assert bench.slots[0].ran[-1] == bench.slots[1].ran[-1] == last
+    assert len(bench.store.finished()) == 6
+
+
+def test_without_a_slot_the_sweep_ends_in_one_line(bench: Bench) -> None:
+    def script(trial: Trial, _: int) -> Measurement:
+        if trial == bench.plan.trials[4]:
+            raise SlotLostError("the node died")
+        return valid(trial)
+
+    bench.script = script
+    with pytest.raises(InputError) as caught:
+        bench.sweep()
+    assert str(caught.value) == "no slot is left: slot-0: the node died; --resume goes on with the rest"
+    assert len(bench.store.finished()) == 4
 
 
 def test_one_line_a_trial_with_arm_block_rate_and_acceptance_length(bench: Bench) -> None:

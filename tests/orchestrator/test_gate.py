@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from engines.base import Method
+from engines.base import EngineError, Method
 from orchestrator import driver, gate
 from orchestrator.cluster import Choice
+from orchestrator.decision import decide
 from orchestrator.driver import run_sweep
+from orchestrator.errors import InputError
 from orchestrator.gate import calibration_trial, run_gate
 from orchestrator.plan import Plan
 from orchestrator.records import Divergence, GateResult
@@ -114,6 +116,37 @@ def test_an_arm_without_valid_trials_does_not_pass(tmp_path: Path) -> None:
     broken = {"method": "dflash", "name": "broken", "options": {"fail": "start"}}
     results, _, _ = gated(*swept(tmp_path, [plain(), broken]))
     assert not results["broken"].passed
+
+
+@pytest.mark.parametrize("method", ["rankings", "run"])
+def test_an_engine_that_cannot_be_asked_fails_the_arms_that_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    plan, store = swept(tmp_path, [plain(gap=0.2), GOOD, WRONG], dtype="bfloat16")
+
+    async def refuse(*_: object) -> None:
+        raise EngineError("engine fake ended with exit code 137")
+
+    monkeypatch.setattr(Slot, method, refuse)
+    results, divergences, output = gated(plan, store)
+    assert results["good"].passed
+    assert not results["wrong"].passed
+    assert results["wrong"].reason == (
+        "8 texts differ and the engine could not be asked how close the calls were: "
+        "engine fake ended with exit code 137"
+    )
+    assert (results["wrong"].prompts, results["wrong"].exact, results["wrong"].near_ties) == (8, 0, 0)
+    assert divergences == []
+    assert "gate wrong: FAILED, 8 texts differ and the engine could not be asked" in output
+    decision = decide(plan, store.trials(), store.requests(), list(results.values()))
+    assert "could not be asked" in decision.points[0].excluded["wrong"]
+
+
+def test_divergences_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
+    plan, store = swept(tmp_path, [plain(), GOOD])
+    (store.folder / "equivalence.parquet").mkdir()
+    with pytest.raises(InputError, match=r"run: cannot be written: Is a directory$"):
+        gated(plan, store)
 
 
 @pytest.mark.parametrize(("measured", "other"), [([1], 4), ([2], 4), ([4], 1), ([1, 4], None)])

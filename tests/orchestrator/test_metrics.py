@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.base import Arm, Method
-from orchestrator.metrics import by_task, measure, steady_window, summarise, tokens_within, within_slo
+from orchestrator.metrics import by_task, caveats, measure, steady_window, summarise, tokens_within, within_slo
 from orchestrator.records import ArmSummary, TrialRecord, TrialState
 from orchestrator.spec import SloSpec
 from orchestrator.statistics import Bootstrap
@@ -188,6 +188,30 @@ def test_step_times_and_the_identity() -> None:
     assert found.identity_error == pytest.approx(0.0, abs=1e-9)
     slow = summary(frame(request(prompt_id="a"), request(prompt_id="b")), stages | {"verify": 1.0})
     assert slow.identity_error == pytest.approx(400 / 300 - 1)
+
+
+def test_warm_ups_that_never_got_flat_are_counted_among_valid_trials() -> None:
+    requests = frame(*(request(prompt_id=prompt, arm="tree") for prompt in "ab"))
+    unsettled = record(None, "t1").model_copy(update={"warmup_flat": False})
+    others = [
+        unsettled.model_copy(update={"state": TrialState.INVALID}),
+        unsettled.model_copy(update={"concurrency": 2}),
+        unsettled.model_copy(update={"arm": "plain"}),
+    ]
+    (found,) = summarise(requests, [record(None), unsettled, *others], [TREE], SloSpec(), BOOTSTRAP)
+    assert found.unsettled_trials == 1
+    assert summary(requests).unsettled_trials == 0
+
+
+def test_caveats_name_what_is_doubtful_and_nothing_else() -> None:
+    row = summary(frame(request(prompt_id="a"), request(prompt_id="b")))
+    assert caveats(row) == []
+    assert caveats(row.model_copy(update={"identity_error": 0.05})) == []
+    doubtful = row.model_copy(update={"trials": 4, "unsettled_trials": 2, "identity_error": 0.0734})
+    assert caveats(doubtful) == [
+        "in 2 of 4 trials the speed was not flat yet when the warm-up ended",
+        "step time over acceptance length is 7.3 % off the TPOT measured, more than 5 %",
+    ]
 
 
 def test_without_stage_times_nothing_is_claimed_of_them() -> None:

@@ -69,6 +69,12 @@ def test_what_decides_a_trial_changes_its_digest_and_a_place_does_not() -> None:
     assert not set(base) & {t.digest for t in plan(workload=workload(max_tokens=13)).trials}
 
 
+def test_another_accelerator_is_another_measurement() -> None:
+    local = fake_sweep()["profiles"]["local"]
+    plans = [plan(profiles={"local": local | {"match": {"accelerator": kind}}}) for kind in ("H200", "RTX-PRO-6000")]
+    assert not {t.digest for t in plans[0].trials} & {t.digest for t in plans[1].trials}
+
+
 def test_an_added_arm_leaves_the_digests_of_the_others() -> None:
     arms = fake_sweep()["arms"]
     more = [*arms, {"method": "ddtree", "budget": 31}]

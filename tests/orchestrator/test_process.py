@@ -104,6 +104,15 @@ def test_the_engines_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("", ""),
         ("CUDA out of memory. torch.OutOfMemoryError\nlast", "CUDA out of memory. torch.OutOfMemoryError"),
         ("x" * 500, "x" * 300),
+        ("ValueError: the cause\nERROR worker died, executor: error\n", "ValueError: the cause"),
+        (
+            "a.ValidationError: 1 error\n  Value error, too long\n  see https://errors/value_error",
+            "Value error, too long",
+        ),
+        (
+            "ValueError: the cause\n    raise X(\nRuntimeError: it failed. See root cause above.",
+            "ValueError: the cause",
+        ),
     ],
 )
 def test_the_telling_line_of_a_log(log: str, line: str) -> None:

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 
 from engines.base import SpecCounters, StageTimes
 from orchestrator.errors import InputError
-from orchestrator.records import JournalEntry, TrialRecord, TrialState, request_frame
+from orchestrator.records import Decision, JournalEntry, TrialRecord, TrialState, request_frame
 from orchestrator.store import RunStore, find_run, now, write_text
 
 DIGEST = "ab" * 32
@@ -103,9 +104,24 @@ def test_journal_survives_a_line_cut_in_the_middle(store: RunStore) -> None:
     assert [e.state for e in store.entries()] == [TrialState.STARTED, TrialState.VALID]
 
 
-def test_created_run_keeps_its_sweep(store: RunStore) -> None:
-    store.create({"question": "other?"}, {"cpu": "other"})
-    assert store.sweep() == {"question": "what?"}
+def test_a_whole_line_that_says_something_else_is_an_error(store: RunStore) -> None:
+    store.journal(entry(TrialState.STARTED))
+    with (store.folder / "journal.jsonl").open("a") as handle:
+        handle.write('{"time": "2026", "colour": "red"}\n')
+    with pytest.raises(InputError, match=r"journal\.jsonl:2: "):
+        store.entries()
+
+
+def test_a_run_that_goes_on_takes_the_new_rules_and_keeps_its_environment(store: RunStore) -> None:
+    store.create({"question": "other?"}, {"cpu": "some", "commit": "new"})
+    assert store.sweep() == {"question": "other?"}
+    assert store.environment() == {"cpu": "some"}
+
+
+@pytest.mark.parametrize("elsewhere", [{"cpu": "other"}, {"cpu": "some", "gpus": [{"name": "NVIDIA H200"}]}])
+def test_a_run_does_not_go_on_with_other_hardware(store: RunStore, elsewhere: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=r"measured on some, this is .*--fresh"):
+        store.create({"question": "what?"}, elsewhere)
     assert store.environment() == {"cpu": "some"}
 
 
@@ -137,6 +153,55 @@ def test_damaged_record_is_one_line_naming_the_file(store: RunStore) -> None:
     with pytest.raises(InputError, match=r"trial\.json: damaged record") as caught:
         store.trials()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(lambda whole: b"", id="empty"),
+        pytest.param(lambda whole: whole[: len(whole) // 2], id="cut"),
+        pytest.param(lambda whole: whole[:-1008] + bytes(1000) + whole[-8:], id="footer"),
+        pytest.param(lambda whole: whole[:4] + bytes(400) + whole[404:], id="pages"),
+        pytest.param(None, id="absent"),
+    ],
+)
+def test_damaged_requests_are_one_line_naming_the_file(
+    store: RunStore, content: Callable[[bytes], bytes] | None
+) -> None:
+    write(store)
+    path = store.trials_folder / DIGEST / "requests.parquet"
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content(path.read_bytes()))
+    with pytest.raises(InputError, match=r"requests\.parquet: damaged: .*then --resume measures it again") as caught:
+        store.requests()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_place_that_cannot_be_written_is_one_line(store: RunStore, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    blocked = RunStore(tmp_path / "file" / "run")
+    with pytest.raises(InputError, match=r"file/run: cannot be written: Not a directory$"):
+        blocked.create({}, {})
+    with pytest.raises(InputError, match=r"file/run: cannot be written: Not a directory$"), blocked.lock():
+        pass
+    (store.folder / "decision.json").mkdir()
+    decision = Decision.model_construct()
+    with pytest.raises(InputError, match=r"tree-0123: cannot be written: Is a directory$"):
+        store.write_decision(decision)
+
+
+def test_what_goes_wrong_under_the_lock_is_not_the_locks(store: RunStore) -> None:
+    with pytest.raises(OSError, match="mine"), store.lock():
+        raise OSError("mine")
+
+
+@pytest.mark.parametrize("content", ["", "{", "3"])
+def test_damaged_environment_is_one_line(store: RunStore, content: str) -> None:
+    (store.folder / "environment.json").write_text(content)
+    with pytest.raises(InputError, match=r"environment\.json: damaged record"):
+        store.create({}, {"cpu": "some"})
 
 
 def test_find_run(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ import pytest
 from engines.base import SpecCounters
 from orchestrator.answer import Answer
 from orchestrator.prompts import Prompt
-from orchestrator.telemetry import MachineLoad
-from orchestrator.validity import Limits, check, total
+from orchestrator.validity import Limits, MachineLoad, check, total
 
 COUNTERS = SpecCounters(2, 14, 3, 4, (2, 1))
 TWO = SpecCounters(4, 28, 6, 8, (4, 2, 0))

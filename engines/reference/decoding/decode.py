@@ -16,11 +16,11 @@ from ddtree import (
     positions,
     topk_logprobs,
 )
-from engines.reference.decoding.cache import Rows
 from engines.reference.decoding.clock import StageClock
 from engines.reference.decoding.request import Method, TopLogprobs
 from engines.reference.decoding.sampling import draw, greedy, top_logprobs
 from engines.reference.decoding.sequence import Sequence
+from engines.reference.model.cache import Rows
 from engines.reference.model.drafter import Drafter
 from engines.reference.model.mask import causal
 from engines.reference.model.target import Target, plan_pass

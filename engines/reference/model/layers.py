@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engines.reference.decoding.cache import KVCache, Rows
+from engines.reference.model.cache import KVCache, Rows
 from engines.reference.model.config import ModelConfig
 from engines.reference.model.linear import Linear
 from engines.reference.model.rope import rotate_

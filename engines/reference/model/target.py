@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engines.reference.decoding.cache import KVCache, Rows
+from engines.reference.model.cache import KVCache, Rows
 from engines.reference.model.config import ModelConfig
 from engines.reference.model.layers import DecoderLayer, LayerWeights, Pass, rms_norm
 from engines.reference.model.linear import Linear

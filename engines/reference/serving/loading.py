@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from engines.digests import digest
 from engines.reference.decoding.engine import Engine
 from engines.reference.model.checkpoint import load_drafter, load_target
 from engines.reference.serving.chat import ChatTemplate
@@ -29,6 +30,8 @@ def load(options: Options) -> Loaded:
         vocab_size=target.config.vocab_size,
         block_size=drafter.config.block_size if drafter is not None else None,
         attention_backend="torch-sdpa",
+        target_digest=digest(options.target),
+        drafter_digest=digest(options.drafter) if options.drafter is not None else None,
         settings={"architecture": target.config.architecture, "torch": str(torch.__version__)},
     )
     return Loaded(engine, model)

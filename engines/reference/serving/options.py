@@ -10,6 +10,8 @@ from typing import get_args
 
 from engines.reference.decoding.request import Method, MethodName
 
+DTYPES = ("float32", "bfloat16")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -27,8 +29,6 @@ class Options:
     host: str
     port: int
     model_name: str
-    target_digest: str
-    drafter_digest: str | None
     grace_s: int
 
 
@@ -51,15 +51,13 @@ def _parser() -> argparse.ArgumentParser:
     model = parser.add_argument_group("model")
     model.add_argument("--target", type=Path, required=True, help="folder of the target model")
     model.add_argument("--drafter", type=Path, help="folder of the DFlash drafter")
-    model.add_argument("--target-digest", default="", help="stated in /server_info")
-    model.add_argument("--drafter-digest", help="stated in /server_info")
     model.add_argument("--model-name", help="name in requests (default: the folder's name)")
     method = parser.add_argument_group("method")
     method.add_argument("--method", choices=get_args(MethodName), default="autoregressive")
     method.add_argument("--budget", type=int, help="tree nodes drafted, the root not counted (ddtree only)")
     method.add_argument("--chain", action="store_true", help="force the greedy chain into the tree (ddtree only)")
     place = parser.add_argument_group("where and how")
-    place.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
+    place.add_argument("--dtype", choices=DTYPES, default="bfloat16")
     place.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     place.add_argument("--threads", type=_positive, default=1)
     place.add_argument("--max-batch", type=_positive, default=1, help="requests decoded at once")

@@ -25,6 +25,8 @@ class ServedModel:
     vocab_size: int
     block_size: int | None
     attention_backend: str
+    target_digest: str
+    drafter_digest: str | None
     settings: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
 
 
@@ -48,8 +50,8 @@ def identity(options: Options, model: ServedModel, method: Method) -> dict[str, 
         "dtype": options.dtype,
         "device": options.device,
         "attention_backend": model.attention_backend,
-        "target_digest": options.target_digest,
-        "drafter_digest": options.drafter_digest,
+        "target_digest": model.target_digest,
+        "drafter_digest": model.drafter_digest,
         "settings": {
             "threads": options.threads,
             "max_batch": options.max_batch,

@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from engines import client
 from engines.base import Arm, Deployment, Endpoint, EngineError, IdentityError, Method, check_identity
 from engines.fake.adapter import FakeEngine
 
@@ -144,7 +145,20 @@ async def test_a_wrong_token_is_the_second_best_and_the_gap_is_the_arm_s() -> No
 
 def test_arms_with_bad_options_are_refused() -> None:
     with pytest.raises(EngineError, match="no option 'x'"):
-        ENGINE.validate(replace(PLAIN, options={"x": 1}))
+        ENGINE.validate(replace(PLAIN, options={"x": 1}), DEPLOYMENT)
+    ENGINE.validate(TREE, DEPLOYMENT)
+
+
+@pytest.mark.parametrize("answer", [{}, {"token_ids": [1], "log_probs": None}, {"token_ids": 1, "log_probs": [0.0]}])
+async def test_a_ranking_that_cannot_be_read_is_an_engine_error(
+    monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
+) -> None:
+    async def odd(*_: object) -> dict[str, Any]:
+        return answer
+
+    monkeypatch.setattr(client, "post_json", odd)
+    with pytest.raises(EngineError, match=r"127\.0\.0\.1:1: the ranking cannot be read"):
+        await ENGINE.ranking(ENGINE.endpoint(1), [1])
 
 
 async def test_a_failure_waits_for_its_number_of_requests() -> None:

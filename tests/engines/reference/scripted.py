@@ -150,7 +150,15 @@ def _tops(tokens: list[int], wanted: int | None) -> tuple[TopLogprobs, ...]:
 
 def scripted_model(template: str | None = TEMPLATE) -> ServedModel:
     chat = ChatTemplate(template, {"eos_token": "<eos>"}) if template else None
-    return ServedModel(byte_tokenizer(), chat, VOCABULARY, block_size=4, attention_backend="scripted")
+    return ServedModel(
+        byte_tokenizer(),
+        chat,
+        VOCABULARY,
+        block_size=4,
+        attention_backend="scripted",
+        target_digest="t1",
+        drafter_digest=None,
+    )
 
 
 def make_options(**changes: Any) -> Options:
@@ -158,7 +166,7 @@ def make_options(**changes: Any) -> Options:
     values: dict[str, Any] = {
         "target": Path("target"), "drafter": None, "method": PLAIN, "dtype": "float32",
         "device": "cpu", "threads": 1, "max_batch": 4, "max_context": 256, "max_queue": 4, "host": "127.0.0.1",
-        "port": 0, "model_name": "target", "target_digest": "t1", "drafter_digest": None, "grace_s": 5,
+        "port": 0, "model_name": "target", "grace_s": 5,
     }  # fmt: skip
     return Options(**values | changes)
 

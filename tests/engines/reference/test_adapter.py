@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 
 from engines.base import Arm, Deployment, Endpoint, EngineError, IdentityError, Method, check_identity
+from engines.digests import digest
 from engines.reference.adapter import ReferenceEngine
 from engines.reference.software import code_digest
 from tests.engines.reference.served import Client
@@ -31,13 +32,14 @@ GREEDY: dict[str, Any] = {"prompt": "hello", "temperature": 0, "max_tokens": 24,
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     folder = tmp_path_factory.mktemp("models")
+    target, drafter = write_target(folder / "target"), write_drafter(folder / "drafter")
     return Deployment(
         software="tests",
         interpreter=sys.executable,
-        target=str(write_target(folder / "target")),
-        target_digest="t1",
-        drafter=str(write_drafter(folder / "drafter")),
-        drafter_digest="d1",
+        target=str(target),
+        target_digest=digest(target),
+        drafter=str(drafter),
+        drafter_digest=digest(drafter),
         device="cpu",
         dtype="float32",
         threads=1,
@@ -174,10 +176,21 @@ async def test_what_goes_wrong_is_one_line(endpoint: Endpoint) -> None:
         (Arm("a", "reference", Method.AUTOREGRESSIVE, options={"x": 1}), "remove x"),
     ],
 )
-def test_arms_that_it_cannot_run_are_refused(arm: Arm, says: str) -> None:
+def test_arms_that_it_cannot_run_are_refused(arm: Arm, says: str, deployment: Deployment) -> None:
     with pytest.raises(EngineError, match=says):
-        ENGINE.validate(arm)
-    ENGINE.validate(TREE)
+        ENGINE.validate(arm, deployment)
+    ENGINE.validate(TREE, deployment)
+
+
+@pytest.mark.parametrize("settings", [{"dtype": "float16"}, {"max_context": 513}, {"max_context": 1}])
+def test_what_is_refused_would_not_start(settings: dict[str, Any], deployment: Deployment) -> None:
+    hopeless = dataclasses.replace(deployment, **settings)
+    with pytest.raises(EngineError, match=r"float16|max_context"):
+        ENGINE.validate(PLAIN, hopeless)
+    command = ENGINE.command(PLAIN, hopeless, free_port())
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert str(next(iter(settings.values()))) in done.stderr
 
 
 def test_the_software_names_versions_and_our_code(tmp_path: Path) -> None:

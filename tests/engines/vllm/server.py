@@ -22,14 +22,18 @@ from aiohttp import web
 VERSION = "0.32.0"
 SCRIPT = os.environ.get("SCRIPTED_VLLM", "")
 MEMORY_LOG = """\
-(EngineCore pid=71) ERROR 11-30 00:00:00 [core.py:1313] EngineCore failed to start.
-(EngineCore pid=71) ERROR 11-30 00:00:00 [core.py:1313] Traceback (most recent call last):
-(EngineCore pid=71) ERROR 11-30 00:00:00 [core.py:1313] ValueError: Available memory on node 0 (20.1/23.5 GiB) on kv \
-cache allocation is less than requested memory for kv (400.0 GiB). Decrease --kv-cache-memory-bytes, \
+(Worker pid=72) ERROR 11-30 01:17:25 [multiproc_executor.py:1080] Traceback (most recent call last):
+(Worker pid=72) ERROR 11-30 01:17:25 [multiproc_executor.py:1080]     raise ValueError(
+(Worker pid=72) ERROR 11-30 01:17:25 [multiproc_executor.py:1080] ValueError: Available memory on node 0 (14.3/17.21 \
+GiB) on kv cache allocation is less than requested memory for kv (400.0 GiB). Decrease --kv-cache-memory-bytes, \
 VLLM_CPU_KVCACHE_SPACE, or reduce CPU memory used by other processes.
-(APIServer pid=70) Traceback (most recent call last):
-(APIServer pid=70)   File "api_server.py", line 1, in <module>
-(APIServer pid=70) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+(EngineCore pid=71) ERROR 11-30 01:17:25 [core.py:1510] RuntimeError: Worker failed with error 'Available memory on \
+node 0 (14.3/17.21 GiB)', please check the stack trace above for the root cause
+(EngineCore pid=71) ERROR 11-30 01:17:28 [multiproc_executor.py:315] Worker proc VllmWorker-0 died unexpectedly \
+(exit code: None), shutting down executor.
+    raise self._exception
+    raise RuntimeError(
+RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}
 """
 
 
@@ -83,12 +87,17 @@ class Server:
             },
             "cache_config": {"enable_prefix_caching": not options.no_enable_prefix_caching},
             "scheduler_config": {"max_num_seqs": options.max_num_seqs, "async_scheduling": False},
-            "device_config": {"device": "cpu", "device_type": "cpu"},
+            "device_config": {"device": "cpu"},
             "attention_config": {"backend": None},
-            "speculative_config": options.speculative_config,
+            "speculative_config": self.speculative(),
         }
         as_json = request.query.get("config_format") == "json"
         return _respond({"vllm_config": config if as_json else str(config)})
+
+    def speculative(self) -> dict[str, Any] | None:
+        """As vLLM fills it in: n-gram drafts have the method for a model."""
+        given: dict[str, Any] | None = self.options.speculative_config
+        return None if given is None else {"model": "ngram", "rejection_sample_method": "standard"} | given
 
     async def metrics(self, _: web.Request) -> web.Response:
         labels = 'engine="0",model_name="target"'
@@ -159,7 +168,9 @@ class Server:
 def _strike() -> Iterator[dict[str, Any]]:
     """Fail in the middle of an answer."""
     if SCRIPT == "dies":
-        sys.stderr.write("(APIServer pid=70) ERROR 11-30 00:00:00 [async_llm.py:741] EngineDeadError: EngineCore died\n")
+        sys.stderr.write(
+            "(APIServer pid=70) ERROR 11-30 00:00:00 [async_llm.py:741] EngineDeadError: EngineCore died\n"
+        )
         os._exit(1)
     if SCRIPT == "cut":
         raise ConnectionAbortedError

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from engines.digests import file_digests
 from orchestrator.models import digest
-from orchestrator.models.digests import file_digests
 
 FILES = {"config.json": b"{}", "model.safetensors": b"weights", "nested/tokenizer.json": b"[]"}
 
@@ -72,7 +72,7 @@ def test_an_unchanged_file_is_not_read_again(folder: Path, monkeypatch: pytest.M
         read.append(path.name)
         return "new"
 
-    monkeypatch.setattr("orchestrator.models.digests.sha256_of", sha256_of)
+    monkeypatch.setattr("engines.digests.sha256_of", sha256_of)
     assert digest(folder) == before
     assert read == []
     os.utime(folder / "config.json", ns=(0, 777))

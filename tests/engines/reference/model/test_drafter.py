@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import torch
 
-from engines.reference.decoding.cache import Rows
+from engines.reference.model.cache import Rows
 from engines.reference.model.mask import causal
 from engines.reference.model.target import plan_pass
 from tests.engines.reference.conftest import load_pair

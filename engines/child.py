@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.models.progress import Clock
+from engines.progress import Clock
 
 
 def run_child(

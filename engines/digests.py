@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.models.home import home
+from engines.home import home
 
 MANIFEST = "manifest.json"
 Stamp = tuple[int, int]

@@ -1,0 +1,310 @@
+"""How fast the dashboard opens on a large store, in a real browser: 200 runs, 10,000 trials, 5 million requests.
+
+    python -m benchmarks.dashboard --store FOLDER [--output FILE]
+
+The store's numbers are SYNTHETIC. A few runs are drawn and decided by the product's own code; the others are copies of
+them: their own folders, decisions, journals and indexes, and hard links to the trials, which the dashboard does not
+read once a run has its index. Needs Chromium (`--chromium`) and Playwright.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from playwright.sync_api import Page, sync_playwright
+
+from engines.base import Arm, Deployment, Method, SpecCounters, StageTimes
+from orchestrator.decision import decide
+from orchestrator.index import build_index, stamp_of, write_index
+from orchestrator.plan import Plan, Trial, make_plan
+from orchestrator.prompts import Prompt, PromptSet
+from orchestrator.records import GateResult, JournalEntry, TrialRecord, TrialState, request_frame
+from orchestrator.spec import SweepSpec, dump_spec
+from orchestrator.store import RunStore, write_text
+
+RUNS, TEMPLATES, BLOCKS, PROMPTS = 200, 4, 10, 500
+REPEATS = 5
+_ACCEPTED = {None: 1.3, 7: 1.5, 15: 2.2, 31: 2.5}
+_STEP_MS = {None: 31.0, 7: 37.5, 15: 43.0, 31: 55.0}
+_TASKS = ("chat", "code", "maths", "rewriting")
+
+
+def make_store(folder: Path) -> None:
+    """The whole store, unless it is there."""
+    if len(list(folder.glob("*/index/index.json"))) == RUNS:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    for number in range(RUNS):
+        store = RunStore(folder / f"synthetic-{number:03d}")
+        if number < TEMPLATES:
+            _draw(store, number)
+        else:
+            _copy(RunStore(folder / f"synthetic-{number % TEMPLATES:03d}"), store, number)
+
+
+def measure(folder: Path, chromium: str) -> dict[str, object]:
+    """Seconds until a page shows what it is opened for, a new browser and a new server each time they are "first";
+    else medians. A `new_store` has no card yet."""
+    runs = [f"synthetic-{number:03d}" for number in range(20, 20 + REPEATS + 1)]
+    for card in folder.glob("*/index/card.json"):
+        card.unlink()
+    with _server(folder) as (address, _), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        new_store = _list(browser.new_page(), address)
+        browser.close()
+    with _server(folder) as (address, started), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        lists = [_list(page, address) for _ in range(REPEATS + 1)]
+        pages = [_run(page, address, name) for name in runs]
+        linked = [_follow(page, address, name) for name in reversed(runs)]
+        browser.close()
+    return {
+        "server_start_s": round(started, 3),
+        "list_new_store_s": round(new_store, 3),
+        "list_first_s": round(lists[0], 3),
+        "list_s": round(statistics.median(lists[1:]), 3),
+        "run_first_s": round(pages[0][0], 3),
+        "run_s": round(statistics.median(shown for shown, _ in pages[1:]), 3),
+        "run_first_figure_s": round(statistics.median(drawn for _, drawn in pages[1:]), 3),
+        "run_by_link_s": round(statistics.median(linked), 3),
+    }
+
+
+def _list(page: Page, address: str) -> float:
+    began = time.perf_counter()
+    page.goto(address)
+    page.locator("table.runs tbody tr").nth(RUNS - 1).wait_for()
+    return time.perf_counter() - began
+
+
+def _run(page: Page, address: str, name: str) -> tuple[float, float]:
+    """Until the verdict and the arms stand there, and until the first figure is drawn."""
+    began = time.perf_counter()
+    page.goto(f"{address}runs/{name}")
+    page.locator("table.arms").wait_for()
+    shown = time.perf_counter() - began
+    page.wait_for_selector(".js-plotly-plot .main-svg", state="attached")
+    return shown, time.perf_counter() - began
+
+
+def _follow(page: Page, address: str, name: str) -> float:
+    """From the list to a run by its link: no page is loaded."""
+    _list(page, address)
+    began = time.perf_counter()
+    page.click(f"a[href='/runs/{name}']")
+    page.locator("table.arms").wait_for()
+    return time.perf_counter() - began
+
+
+@contextmanager
+def _server(folder: Path) -> Iterator[tuple[str, float]]:
+    """The address of a dashboard in a process of its own, and the seconds until it listened."""
+    began = time.perf_counter()
+    command = [str(Path(sys.executable).with_name("orchestrate")), "dashboard", str(folder), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            yield line.split()[1], time.perf_counter() - began
+        finally:
+            process.terminate()
+
+
+def _draw(store: RunStore, number: int) -> None:
+    draw = np.random.default_rng(number)
+    plan = _plan(number)
+    store.create(dump_spec(plan.spec), {"synthetic": True, "gpus": [{"name": f"SYNTHETIC GPU {number % 2}"}]})
+    clock = datetime(2026, 1, 1, tzinfo=UTC)
+    for trial in plan.trials:
+        clock = _trial(store, trial, draw, clock)
+    gates = [
+        GateResult(arm=a.name, prompts=64, exact=64, near_ties=0, violations=0, near_tie_gap=0.25, passed=True)
+        for a in plan.arms
+        if a.speculative
+    ]
+    store.write_decision(decide(plan, store.trials(), store.requests(), gates))
+    write_index(store, build_index(store), stamp_of(store))
+
+
+def _plan(number: int) -> Plan:
+    model = f"synthetic-{(135, 360)[number % 2]}m"
+    engine = f"synthetic-{'ab'[number // 2 % 2]}"
+    profile = {"engine": engine, "engines": {engine: {}}, "models": {"target": model, "drafter": "synthetic-drafter"}}
+    arms = [{"method": "autoregressive"}, {"method": "dflash"}, {"method": "ddtree", "grid": {"budget": [7, 15, 31]}}]
+    spec = SweepSpec.model_validate(
+        {
+            "question": f"How fast does a large store open? Template {number} (SYNTHETIC numbers)",
+            "arms": arms,
+            "workload": {"max_tokens": 96},
+            "blocks": {"count": BLOCKS, "seed": number},
+            "selection": {"resamples": 1000},
+            "slo": {"tpot_ms": 40},
+            "profiles": {"local": profile},
+        }
+    )
+    prompts = tuple(
+        Prompt(f"{_TASKS[i % 4]}-{i:04d}", _TASKS[i % 4], (("user", f"SYNTHETIC {i}"),))
+        for i in range(BLOCKS * PROMPTS)
+    )
+    deployment = Deployment("synthetic 0", "python", "t", "0" * 64, "d", "1" * 64, "cpu", "bfloat16", 2, 4, 2048)
+    return make_plan(spec, "local", {engine: deployment}, PromptSet("synthetic", "2" * 64, 0, prompts))
+
+
+def _trial(store: RunStore, trial: Trial, draw: np.random.Generator, clock: datetime) -> datetime:
+    rows, seconds = _requests(trial, draw)
+    steps, accepted = (sum(int(str(row[name])) for row in rows) for name in ("verify_steps", "accepted"))
+    step = _STEP_MS[trial.arm.budget] / 1e3 if trial.arm.speculative else 0.027
+    stages = StageTimes(steps=steps, draft=0.2 * step * steps, verify=0.8 * step * steps)
+    counters = SpecCounters(verify_steps=steps, accepted=accepted, emitted=steps + accepted)
+    record = TrialRecord(
+        digest=trial.digest,
+        arm=trial.arm.name,
+        concurrency=trial.concurrency,
+        block=trial.block,
+        state=TrialState.VALID,
+        slot=f"slot-{trial.block % 2}",
+        identity={"engine": trial.arm.engine, "method": trial.arm.method.value, "budget": trial.arm.budget},
+        counters={},
+        stages={name: getattr(stages, name) for name in StageTimes.__dataclass_fields__},
+        warmup_requests=3,
+        warmup_flat=True,
+        started_at=clock.isoformat(timespec="milliseconds"),
+        duration=seconds,
+        window=(0.0, seconds),
+    )
+    times = np.arange(0.5, seconds, 0.5)
+    noise = draw.normal(size=(5, len(times)))
+    telemetry = pd.DataFrame(
+        {
+            "time": times,
+            "cpu_percent": 96 + noise[0],
+            "rss_bytes": 1.4e9 + 1e6 * noise[1],
+            "available_bytes": 9.1e9 + 1e6 * noise[2],
+            "gpu_sm_clock_mhz": 1980 + 8 * noise[3],
+            "gpu_power_w": 410 + 12 * noise[4],
+        }
+    )
+    store.write_trial(record, request_frame(rows), telemetry, counters, stages, b"")
+    for state in (TrialState.STARTED, TrialState.VALID):
+        store.journal(_entry(record, state, clock, seconds))
+    return clock + timedelta(seconds=seconds + 1)
+
+
+def _entry(record: TrialRecord, state: TrialState, clock: datetime, seconds: float) -> JournalEntry:
+    return JournalEntry(
+        time=clock.isoformat(),
+        trial=record.digest,
+        arm=record.arm,
+        concurrency=record.concurrency,
+        block=record.block,
+        state=state,
+        slot=record.slot,
+        seconds=seconds if state is TrialState.VALID else 0.0,
+    )
+
+
+def _requests(trial: Trial, draw: np.random.Generator) -> tuple[list[dict[str, object]], float]:
+    arm: Arm = trial.arm
+    step = (_STEP_MS[arm.budget] if arm.speculative else 27.0) / 1e3
+    start, rows = 0.0, []
+    for prompt in trial.prompts:
+        tokens = 40 + sum(prompt.prompt_id.encode()) % 57
+        length = 1 + (_ACCEPTED[arm.budget] * draw.uniform(0.8, 1.2) if arm.method is not Method.AUTOREGRESSIVE else 0)
+        steps = max(1, round((tokens - 1) / length))
+        first = start + 0.18 * draw.normal(1, 0.03)
+        last = first + steps * step * draw.normal(1, 0.01)
+        rows.append(_request(prompt, tokens, steps, start, first, last))
+        start = last
+    return rows, start
+
+
+def _request(prompt: Prompt, tokens: int, steps: int, start: float, first: float, last: float) -> dict[str, object]:
+    accepted = tokens - 1 - steps
+    depths = [round(accepted * share) for share in (0.5, 0.3)] if accepted else []
+    return {
+        "prompt_id": prompt.prompt_id,
+        "task": prompt.task,
+        "scheduled": start,
+        "sent": start,
+        "first": first,
+        "last": last,
+        "first_chunk_tokens": 1,
+        "chunks": steps + 1,
+        "prompt_tokens": 24,
+        "output_tokens": tokens,
+        "finish_reason": "stop",
+        "verify_steps": steps,
+        "drafted": 15 * steps if accepted else 0,
+        "accepted": accepted,
+        "emitted": tokens - 1,
+        "accepted_by_depth": [*depths, accepted - sum(depths)] if accepted else [],
+        "cached_tokens": 0,
+        "token_ids": list(range(tokens)),
+        "prompt_token_ids": [1, 2, 3],
+        "text": f"SYNTHETIC text of {prompt.prompt_id}",
+        "error": "",
+    }
+
+
+def _copy(template: RunStore, store: RunStore, number: int) -> None:
+    """The template's trials by link, everything else as files of its own; it began `number` hours later."""
+    shutil.copytree(template.trials_folder, store.trials_folder, copy_function=os.link)
+    for name in ("sweep.yaml", "environment.json", "decision.json"):
+        shutil.copyfile(template.folder / name, store.folder / name)
+    later = timedelta(hours=number)
+    lines = [
+        entry.model_copy(update={"time": (datetime.fromisoformat(entry.time) + later).isoformat()}).model_dump_json()
+        for entry in template.entries()
+    ]
+    write_text(store.folder / "journal.jsonl", "\n".join(lines) + "\n")
+    shutil.copytree(template.folder / "index", store.folder / "index")
+    document = json.loads((store.folder / "index" / "index.json").read_text())
+    (store.folder / "index" / "index.json").write_text(json.dumps(document | {"stamp": stamp_of(store)}))
+    (store.folder / "index" / "card.json").unlink(missing_ok=True)
+
+
+def _count(folder: Path) -> dict[str, int]:
+    """What the store holds, counted in it: requests by the rows of one run's files for each template."""
+    rows = [
+        sum(len(pd.read_parquet(p, columns=["error"])) for p in (folder / f"synthetic-{n:03d}").glob("trials/*/req*"))
+        for n in range(TEMPLATES)
+    ]
+    trials = sum(1 for _ in folder.glob("*/trials/*/trial.json"))
+    return {"runs": len(list(folder.glob("*/sweep.yaml"))), "trials": trials, "requests": sum(rows) * RUNS // TEMPLATES}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/dashboard.json"))
+    parser.add_argument("--chromium", default="/usr/bin/chromium")
+    arguments = parser.parse_args()
+    make_store(arguments.store)
+    result = {
+        "synthetic": True,
+        "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()},
+        "store": _count(arguments.store),
+        "limits": {"list_s": 1.0, "run_s": 2.0},
+        "seconds": measure(arguments.store, arguments.chromium),
+    }
+    arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""A run: the verdict, what it rests on, and what would follow from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from dash import html
+from dash.development.base_component import Component
+
+from dashboards import explain, text
+from dashboards.app.address import Query, run_address
+from dashboards.app.arms import arms_section
+from dashboards.app.chapters import LIMITS, Goodput, at_concurrency, goodput, page_chapters
+from dashboards.app.equivalence_section import equivalence_section
+from dashboards.app.library import Opened
+from dashboards.app.parts import attributes, badge, fact, heads, problem_box, prose, row, scroll, section, swatch, word
+from dashboards.app.plots import goodput_plate, plates
+from dashboards.app.promotion import promote_command, refusals
+from dashboards.app.runs_page import select
+from dashboards.report import flatten
+from dashboards.run import Run
+from dashboards.story import Chapter
+from orchestrator.records import Decision, TrialState
+
+
+def run_page(opened: Opened, query: Query, running: bool) -> list[Component]:
+    """The page's content. Of the query: `at` (requests at once), `sort`, `limit` of the goodput figure."""
+    run, index = opened.run, opened.index
+    shown = at_concurrency(run, _number(query.get("at", "")))
+    told = page_chapters(shown, index)
+    limit = query["limit"] if query.get("limit") in LIMITS else "tpot"
+    curve = goodput(shown, index, limit)
+    parts: list[Component | None] = [
+        _verdict(run, running),
+        problem_box(run.problems),
+        _card(run, run.decision) if run.decision else None,
+        _promotion(run) if run.decision else None,
+        arms_section(run, query),
+        _point_choice(run, shown, query),
+        *[_chapter(chapter, shown, query, curve) for chapter in told],
+        equivalence_section(run),
+        _environment(run),
+    ]
+    return [part for part in (_contents(run, told), *parts) if part is not None]
+
+
+def _contents(run: Run, told: Sequence[Chapter]) -> Component:
+    names = {chapter.key: chapter.key.capitalize() for chapter in told}
+    keys = {"promotion": "Promotion"} if run.decision else {}
+    keys |= {"arms": "Arms"} | names
+    if run.decision or not run.divergences.empty:
+        keys["equivalence"] = "Equivalence"
+    keys["environment"] = "Environment"
+    return html.Nav([html.A(name, href=f"#{key}") for key, name in keys.items()], **attributes(aria_label="Sections"))
+
+
+def _verdict(run: Run, running: bool) -> Component:
+    question = run.decision.question if run.decision else run.spec.question if run.spec else ""
+    verdict = run.decision.verdict if run.decision else None
+    unread = any(problem.startswith("decision.json") for problem in run.problems)
+    headline = "The decision cannot be read." if unread else explain.headline(run)
+    title = html.H1(headline, id="headline", className="long" if len(headline) > 120 else None)
+    return html.Section(
+        [html.P(badge(verdict, running)), title, html.P(question, className="question")],
+        className=f"verdict {verdict.value if verdict else 'open'}",
+        **attributes(aria_labelledby="headline"),
+    )
+
+
+def _card(run: Run, decision: Decision) -> Component:
+    found, won = explain.judged(decision), explain.winner(decision)
+    facts = [
+        fact("Winner" if won else "To run", decision.arm or "none"),
+        fact("Against", decision.baseline),
+        fact("Requests at once", str(decision.concurrency)),
+    ]
+    if found:
+        what = "Gain" if won else f"{found.arm}, the best other arm,"
+        gain = [
+            html.Dt(f"{what} over {found.baseline}"),
+            html.Dd(
+                [
+                    html.Strong(text.ratio(found.speedup.estimate)),
+                    " ",
+                    html.Span(text.bounds(found.speedup, 2), className="bounds"),
+                ]
+            ),
+        ]
+        facts = [html.Div(gain, className="gain win" if won else "gain"), *facts]
+        facts.append(fact("Held-out prompts", str(found.prompts)))
+        facts.append(fact("p after Holm", f"{found.p_adjusted:.2g}"))
+        facts.append(fact("Weighted by tokens", text.ratio(found.token_weighted_speedup)))
+    facts.append(fact("Margin to clear", text.percent(decision.margin, 1)))
+    facts.append(fact("Confidence", text.percent(decision.confidence)))
+    return html.Section(
+        [html.Dl(facts), _others(run, decision, won)], className="card", **attributes(aria_label="Decision")
+    )
+
+
+def _others(run: Run, decision: Decision, won: str | None) -> Component:
+    reasons = [
+        html.Li([swatch(run.styles.get(r.arm)), html.B(r.arm), f" {r.text}"], className=r.kind)
+        for r in explain.reasons(run)
+    ]
+    points = [
+        html.P(f"At {p.concurrency} at once: {p.verdict}{f', {p.arm}' if p.arm else ''}. {p.reason}")
+        for p in decision.points
+        if p.concurrency != decision.concurrency
+    ]
+    title = "Why not the others" if won else "Why none won"
+    return html.Div([html.H2(title), html.Ul(reasons), *points], className="others")
+
+
+def _promotion(run: Run) -> Component:
+    """The command as text: running it is the operator's act."""
+    reasons = refusals(run.decision)
+    command = promote_command(run.name)
+    line = html.Pre(html.Code(command), className="command", tabIndex="0")
+    if reasons:
+        why = html.Ul([html.Li(reason) for reason in reasons], className="refusals")
+        return section("promotion", "Promotion would be refused", [why, line])
+    copy = html.Button("Copy", type="button", className="button", **attributes(data_copy=command))
+    said = html.Span("", id="copied", role="status", className="note")
+    note = f"Nothing in this decision stands against promoting {run.decision.arm if run.decision else ''}."
+    return section("promotion", "Promotion", [html.P(note), line, html.P([copy, " ", said])])
+
+
+def _point_choice(run: Run, shown: Run, query: Query) -> Component | None:
+    points = [point.concurrency for point in run.decision.points] if run.decision else []
+    if len(points) < 2 or shown.decision is None:
+        return None
+    chosen = str(shown.decision.concurrency)
+    choice = select("at", "Figures at", {str(p): text.count(p, "request") + " at once" for p in points}, chosen, "")
+    return _choices(run, choice, query)
+
+
+def _choices(run: Run, choice: Component, query: Query) -> Component:
+    """A form of one choice that keeps the others of the address."""
+    button = html.Button("Show", type="submit", className="button")
+    return html.Form(
+        [choice, button],
+        action=run_address(run.name),
+        method="get",
+        className="filters navigates instant",
+        **attributes(data_keep=json.dumps(dict(query))),
+    )
+
+
+def _chapter(chapter: Chapter, run: Run, query: Query, curve: Goodput | None) -> Component:
+    parts: list[Component | None] = [plates(chapter.plates)]
+    if chapter.key == "latency" and curve:
+        limits = {key: title.lower() for key, title in LIMITS.items()}
+        parts.append(_choices(run, select("limit", "Limit on", limits, query.get("limit", "tpot"), ""), query))
+        parts.append(goodput_plate(curve.plate, curve.limit, curve.most))
+    if chapter.key == "conditions":
+        parts.append(_bad_trials(run))
+    return section(chapter.key, chapter.title, parts)
+
+
+def _bad_trials(run: Run) -> Component | None:
+    bad = [trial for trial in run.trials if trial.state is not TrialState.VALID]
+    if not bad:
+        return None
+    body = [
+        row(
+            [swatch(run.styles.get(trial.arm)), trial.arm],
+            str(trial.concurrency),
+            str(trial.block),
+            word(trial.state.value),
+            prose(trial.reason),
+        )
+        for trial in bad
+    ]
+    head = heads("Arm", "At once", "Block", "State", "Why", words=("State", "Why"))
+    table = scroll(html.Table([head, html.Tbody(body)]), "Trials that do not count")
+    return html.Div([html.H3("Trials that do not count"), table])
+
+
+def _environment(run: Run) -> Component:
+    facts: Mapping[str, object] = run.environment
+    rows = [row(name, prose(value)) for name, value in flatten(facts)]
+    table = scroll(html.Table(html.Tbody(rows), className="compact environment"), "Environment") if rows else None
+    sweep = html.Details([html.Summary("Sweep file"), html.Pre(html.Code(run.sweep_text), tabIndex="0")])
+    return section("environment", "Where it ran", [table, sweep])
+
+
+def _number(value: str) -> int:
+    return int(value) if value.isascii() and value.isdecimal() and len(value) < 8 else 0

@@ -1,0 +1,51 @@
+"""Serves the dashboard."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
+from dashboards.app.application import create_app
+from dashboards.app.guard import Guard
+from orchestrator.errors import InputError
+
+
+class _Quiet(WSGIRequestHandler):
+    """Writes no access log: the first address of a session holds the token."""
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Server:
+    """A dashboard that listens already; `address` is where to open it, with the token where one is needed."""
+
+    address: str
+    wsgi: BaseWSGIServer
+
+    def serve(self) -> None:
+        """Answer until interrupted."""
+        try:
+            self.wsgi.serve_forever()
+        finally:
+            self.wsgi.server_close()
+
+
+def open_server(runs: Path, host: str, port: int) -> Server:
+    """Listen on an address. Port 0 takes a free one. InputError when the address cannot be had."""
+    if not runs.is_dir():
+        raise InputError(f"{runs}: no such folder; `orchestrate sweep FILE` makes the first run")
+    guard = Guard.of(host)
+    app = create_app(runs.resolve(), guard)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    try:
+        wsgi = make_server(host, port, app.server, threaded=True, request_handler=_Quiet)
+    except (OSError, SystemExit) as error:
+        raise InputError(f"{host}:{port}: cannot listen there: {error}") from error
+    shown = f"[{host}]" if ":" in host else host
+    query = f"?token={guard.token}" if guard.token else ""
+    return Server(f"http://{shown}:{wsgi.server_port}/{query}", wsgi)

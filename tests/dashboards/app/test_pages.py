@@ -1,0 +1,239 @@
+"""Every page in a real browser: what it shows, that it complains of nothing, and that nothing of a run comes alive."""
+
+import re
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from dashboards.app.server import open_server
+from tests.dashboards.app.conftest import serve, watched
+from tests.dashboards.synthetic import HOSTILE, TIE, WINNER, synthetic_run
+
+KINDS = ("winner", "tie", "invalid", "load", "half", "damaged", "hostile", "bare")
+PAGES = ("/", "/diff?a=winner-synthetic&b=load-synthetic", *(f"/runs/{kind}-synthetic" for kind in KINDS))
+
+
+def open_page(page: Page, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector("#page h1")
+
+
+def draw_everything(page: Page) -> int:
+    """Scroll through the page until each figure is drawn; how many there are."""
+    plots = page.locator(".plot").all()
+    for plot in plots:
+        plot.scroll_into_view_if_needed()
+        plot.locator(".main-svg").first.wait_for(state="attached")
+    return len(plots)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_draw_fit_and_are_accessible(page: Page, served: str, path: str) -> None:
+    open_page(page, served + path)
+    expect(page.locator("h1")).to_have_count(1)
+    if "winner" in path and "diff" not in path:
+        assert draw_everything(page) >= 14
+    else:
+        draw_everything(page)
+    for width, scheme in ((1280, "dark"), (390, "light"), (390, "dark")):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(400)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]})
+        assert found.violations_count == 0, found.generate_report()
+
+
+def test_the_list_shows_every_run_and_its_verdict(page: Page, served: str) -> None:
+    open_page(page, served)
+    expect(page.locator("table.runs tbody tr")).to_have_count(len(KINDS))
+    row = page.locator("tr", has=page.get_by_role("link", name="winner-synthetic"))
+    expect(row).to_contain_text("winner")
+    expect(row).to_contain_text("ddtree-budget=15")
+    expect(page).to_have_title("Runs · orchestrate")
+
+
+def test_a_filter_becomes_part_of_the_address(page: Page, served: str) -> None:
+    open_page(page, served)
+    page.get_by_label("Verdict").select_option("tie")
+    expect(page.locator("table.runs tbody tr")).to_have_count(2)
+    assert page.url.endswith("/?verdict=tie")
+    page.get_by_label("Search").fill("nothing like it")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("No run matches")).to_be_visible()
+    page.go_back()
+    page.go_back()
+    expect(page.locator("table.runs tbody tr")).to_have_count(len(KINDS))
+    open_page(page, f"{served}/?verdict=invalid")
+    expect(page.locator("table.runs tbody tr")).to_have_count(1)
+    expect(page.get_by_label("Verdict")).to_have_value("invalid")
+
+
+def test_two_runs_are_chosen_and_compared(page: Page, served: str) -> None:
+    open_page(page, served)
+    page.get_by_label("Compare").select_option("winner-synthetic")
+    page.get_by_label("with").select_option("load-synthetic")
+    page.get_by_role("button", name="Show the differences").click()
+    expect(page.get_by_role("heading", name="Two runs")).to_be_visible()
+    assert page.url.endswith("/diff?a=winner-synthetic&b=load-synthetic")
+    expect(page.locator("tr", has_text="workload.concurrency")).to_contain_text("[1, 2, 4]")
+
+
+def test_the_run_page_says_what_was_decided(page: Page, served: str) -> None:
+    open_page(page, f"{served}/runs/winner-synthetic")
+    expect(page.locator("#headline")).to_contain_text("ddtree-budget=15 decodes")
+    expect(page.locator(".card .gain")).to_contain_text("×")
+    expect(page.locator(".command")).to_have_text("orchestrate promote winner-synthetic")
+    expect(page.locator("del").first).to_be_attached()
+
+
+def test_columns_sort(page: Page, served: str) -> None:
+    open_page(page, f"{served}/runs/winner-synthetic")
+    arms = page.locator("table.arms tbody tr th")
+    expect(arms.first).to_have_text("ddtree-budget=15")
+    page.get_by_role("link", name="Acceptance length", exact=True).click()
+    expect(arms.first).to_have_text("ddtree-budget=63")
+    assert "sort=acceptance" in page.url
+    expect(page.locator("th[aria-sort=descending]")).to_have_text("Acceptance length")
+
+
+def test_the_command_is_copied(chromium: Browser, served: str) -> None:
+    context = chromium.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    open_page(page, f"{served}/runs/winner-synthetic")
+    page.get_by_role("button", name="Copy").click()
+    expect(page.locator("#copied")).to_have_text("Copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == "orchestrate promote winner-synthetic"
+    context.close()
+
+
+def test_promotion_of_a_tie_is_refused_in_words(page: Page, served: str) -> None:
+    open_page(page, f"{served}/runs/tie-synthetic")
+    expect(page.get_by_role("heading", name="Promotion would be refused")).to_be_visible()
+    expect(page.locator(".refusals")).to_contain_text("tie")
+    expect(page.get_by_role("button", name="Copy")).to_have_count(0)
+
+
+def test_the_limit_of_goodput_moves_by_keyboard_and_by_its_line(page: Page, served: str) -> None:
+    open_page(page, f"{served}/runs/winner-synthetic")
+    told, slider = page.locator("#slo-table"), page.locator("#slo")
+    slider.scroll_into_view_if_needed()
+    expect(told).to_contain_text("Within 40 ms")
+    slider.focus()
+    page.keyboard.press("Home")
+    expect(told).to_contain_text("Within 0 ms")
+    expect(told).to_contain_text(re.compile(r"autoregressive 0\.00"))
+    line = page.locator(".plot[data-key=goodput] .shapelayer path").first
+    expect(line).to_be_attached()
+    page.keyboard.press("End")
+    expect(told).not_to_contain_text("0.00")
+    box = line.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 300, y, steps=8)
+    page.mouse.up()
+    expect(told).not_to_contain_text(f"Within {slider.get_attribute('max')} ms")
+
+
+def test_figures_follow_another_concurrency(page: Page, served: str) -> None:
+    open_page(page, f"{served}/runs/load-synthetic")
+    page.get_by_label("Figures at").select_option("4")
+    expect(page.locator("#figure-goodput figcaption")).to_contain_text("4 at once")
+    assert page.url.endswith("at=4")
+    expect(page.locator("#headline")).to_contain_text("concurrency 1")
+
+
+def test_dark_pages_have_dark_figures(page: Page, served: str) -> None:
+    page.emulate_media(color_scheme="dark")
+    open_page(page, f"{served}/runs/winner-synthetic")
+    tick = page.locator("#figure-forest .xtick text").first
+    expect(tick).to_have_css("fill", "rgb(160, 169, 184)")
+    page.emulate_media(color_scheme="light")
+    expect(tick).to_have_css("fill", "rgb(90, 99, 114)")
+
+
+@pytest.mark.parametrize("path", ["/", "/runs/hostile-synthetic", "/runs/winner-synthetic", "/?text=<img src=x>"])
+def test_markup_in_a_run_stays_text(page: Page, served: str, path: str) -> None:
+    open_page(page, served + path)
+    draw_everything(page)
+    assert page.locator("img").count() == 0
+    assert page.evaluate("[...document.scripts].every(s => !s.textContent.includes('alert('))")
+    if "hostile" in path:
+        expect(page.locator(".question")).to_have_text(HOSTILE)
+
+
+def test_pages_that_are_not_there_say_so(page: Page, served: str) -> None:
+    for path in ("/runs/none", "/runs/..%2F..%2Fetc", "/runs/%2Fetc", "/diff?a=winner-synthetic&b=../x", "/other"):
+        open_page(page, served + path)
+        expect(page.locator("h1")).to_have_text("Not here")
+
+
+def test_a_part_of_a_page_can_be_linked_to(page: Page, served: str) -> None:
+    open_page(page, f"{served}/runs/winner-synthetic#equivalence")
+    expect(page.locator("#equivalence")).to_be_in_viewport()
+
+
+def test_the_keyboard_reaches_what_the_mouse_does(page: Page, served: str) -> None:
+    open_page(page, f"{served}/runs/winner-synthetic")
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.textContent.slice(0, 40)"))
+    assert {"Skip to the content", "Equivalence", "Copy", "Speed-up"} <= reached
+
+
+def test_a_running_sweep_is_followed(chromium: Browser, tmp_path: Path) -> None:
+    store = synthetic_run(tmp_path / "live-synthetic", WINNER, share=0.25, decided=False)
+    addresses = serve(open_server(tmp_path, "127.0.0.1", 0))
+    address = next(addresses)
+    complaints: list[str] = []
+    page = watched(chromium.new_page(), address, complaints)
+    with store.lock():
+        open_page(page, address)
+        expect(page.locator("#live")).to_contain_text("6 of 24 trials")
+        expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "6")
+        entry = store.entries()[-1]
+        store.journal(entry.model_copy(update={"trial": "another", "seconds": 3.0}))
+        expect(page.locator("#live")).to_contain_text("7 of 24 trials")
+    expect(page.locator("#live")).to_be_empty()
+    page.close()
+    addresses.close()
+    assert complaints == []
+
+
+def test_an_empty_folder_says_what_to_do(chromium: Browser, tmp_path: Path) -> None:
+    addresses = serve(open_server(tmp_path, "127.0.0.1", 0))
+    address = next(addresses)
+    complaints: list[str] = []
+    page = watched(chromium.new_page(), address, complaints)
+    open_page(page, address)
+    expect(page.locator("#page")).to_contain_text("orchestrate sweep FILE")
+    # The first run shows up by itself.
+    synthetic_run(tmp_path / "first-synthetic", TIE)
+    expect(page.get_by_role("link", name="first-synthetic")).to_be_visible(timeout=10_000)
+    page.close()
+    addresses.close()
+    assert complaints == []
+
+
+def test_a_token_opens_the_door_once(chromium: Browser, runs: Path) -> None:
+    server = open_server(runs, "0.0.0.0", 0)
+    secret = server.address.partition("?token=")[2]
+    addresses = serve(server)
+    next(addresses)
+    here = f"http://127.0.0.1:{server.wsgi.server_port}"
+    context = chromium.new_context()
+    page = context.new_page()
+    answer = page.goto(f"{here}/")
+    assert answer is not None
+    assert answer.status == 403
+    open_page(page, f"{here}/runs/winner-synthetic?token={secret}")
+    assert page.url == f"{here}/runs/winner-synthetic"
+    open_page(page, f"{here}/")
+    context.close()
+    addresses.close()

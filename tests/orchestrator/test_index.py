@@ -1,0 +1,185 @@
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from engines.base import Arm, Method
+from orchestrator.cards import Shelf, is_running, progress, read_card
+from orchestrator.index import IndexedStore, build_index, depth_shares, goodput_curves, open_index
+from orchestrator.metrics import summarise
+from orchestrator.records import JournalEntry, TrialState
+from orchestrator.spec import SloSpec
+from orchestrator.statistics import Bootstrap
+from orchestrator.store import RunStore
+from tests.dashboards.synthetic import LOAD, WINNER, synthetic_run
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> RunStore:
+    return synthetic_run(tmp_path_factory.mktemp("runs") / "load-synthetic", LOAD)
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> RunStore:
+    return synthetic_run(tmp_path / "winner-synthetic", WINNER)
+
+
+def test_the_index_holds_what_the_trials_do(store: RunStore) -> None:
+    index = build_index(store)
+    indexed = IndexedStore(store, index)
+    assert indexed.trials() == store.trials()
+    columns = ["trial", "prompt_id", "first", "last", "output_tokens", "accepted"]
+    order = ["trial", "prompt_id"]
+    ours, theirs = (
+        f[columns].sort_values(order).reset_index(drop=True) for f in (indexed.requests(), store.requests())
+    )
+    pd.testing.assert_frame_equal(ours, theirs)
+    assert index.problems == []
+
+
+def test_only_texts_that_are_compared_are_kept(fresh: RunStore) -> None:
+    texts = IndexedStore(fresh, build_index(fresh)).requests()
+    divergent = set(pd.read_parquet(fresh.folder / "equivalence.parquet")["prompt_id"])
+    assert divergent
+    assert set(texts.loc[texts["text"] != "", "prompt_id"]) == divergent
+
+
+def test_goodput_agrees_with_the_summary_at_every_limit(store: RunStore) -> None:
+    requests, trials = store.requests(), store.trials()
+    curves = goodput_curves(requests)
+    arms = [Arm("dflash", "synthetic", Method.DFLASH), Arm("autoregressive", "synthetic", Method.AUTOREGRESSIVE)]
+    for row in curves[curves["arm"].isin([a.name for a in arms])].iloc[1::61].to_dict("records"):
+        if row["ms"] <= 0:
+            continue
+        slo = SloSpec.model_validate({f"{row['limit']}_ms": row["ms"]})
+        summaries = summarise(requests, trials, arms, slo, Bootstrap(0.95, 1000, 0))
+        (found,) = [s for s in summaries if (s.arm, s.concurrency) == (row["arm"], row["concurrency"])]
+        assert row["rps"] == pytest.approx(found.goodput_rps)
+
+
+def test_depth_shares_weigh_to_the_summarys(store: RunStore) -> None:
+    requests = store.requests()
+    depths = depth_shares(requests)
+    own = requests[(requests["arm"] == "dflash") & (requests["concurrency"] == 1)]
+    steps = own.groupby("task")["verify_steps"].sum()
+    shares = depths[(depths["arm"] == "dflash") & (depths["concurrency"] == 1) & (depths["depth"] == 1)]
+    pooled = sum(row["share"] * steps[row["task"]] for row in shares.to_dict("records")) / steps.sum()
+    assert pooled == pytest.approx(sum(counts[0] for counts in own["accepted_by_depth"]) / steps.sum())
+
+
+def test_a_stored_index_is_used_until_the_run_changes(fresh: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = open_index(fresh)
+    with monkeypatch.context() as patched:
+        patched.setattr("orchestrator.index.build_index", _never)
+        again = open_index(fresh)
+    pd.testing.assert_frame_equal(again.goodput, first.goodput)
+    assert again.trials == first.trials
+    record, *_ = fresh.trials()
+    fresh.journal(_entry(record.digest, "later", TrialState.INVALID))
+    monkeypatch.setattr("orchestrator.index.build_index", _never)
+    with pytest.raises(AssertionError, match="built again"):
+        open_index(fresh)
+
+
+@pytest.mark.parametrize("name", ["index.json", "requests.parquet"])
+def test_a_damaged_index_is_built_again(fresh: RunStore, name: str) -> None:
+    whole = open_index(fresh)
+    (fresh.folder / "index" / name).write_bytes(b"{")
+    assert len(open_index(fresh).requests) == len(whole.requests)
+
+
+def test_long_telemetry_keeps_its_worst_moment(fresh: RunStore) -> None:
+    record = fresh.trials()[0]
+    path = fresh.trials_folder / record.digest / "telemetry.parquet"
+    long = pd.DataFrame({"time": range(9000), "cpu_percent": 90.0, "available_bytes": 5e9})
+    long.loc[4321, ["cpu_percent", "available_bytes"]] = [300.0, 1e9]
+    long.to_parquet(path)
+    thin = IndexedStore(fresh, build_index(fresh)).telemetry(record.digest)
+    assert len(thin) < 200
+    assert thin["cpu_percent"].max() == 300.0
+    assert thin["available_bytes"].min() == 1e9
+
+
+def test_a_trial_that_belongs_elsewhere_is_left_out(fresh: RunStore) -> None:
+    record = fresh.trials()[0]
+    path = fresh.trials_folder / record.digest / "trial.json"
+    path.write_text(record.model_copy(update={"digest": "../../elsewhere"}).model_dump_json())
+    index = build_index(fresh)
+    assert "../../elsewhere" not in {trial.digest for trial in index.trials}
+    assert len(index.problems) == 1
+
+
+def test_a_run_is_running_while_a_sweep_holds_it(fresh: RunStore) -> None:
+    assert not is_running(fresh)
+    (fresh.folder / "decision.json").unlink()
+    with fresh.lock():
+        assert is_running(fresh)
+    assert not is_running(fresh)
+
+
+def test_a_decided_run_that_is_taken_up_again_is_running(fresh: RunStore) -> None:
+    with fresh.lock():
+        assert is_running(fresh)
+
+
+def test_looking_does_not_keep_a_sweep_out(fresh: RunStore) -> None:
+    (fresh.folder / "decision.json").unlink()
+    with fresh.lock():
+        is_running(fresh)
+    with fresh.lock():
+        pass
+
+
+def test_progress_counts_each_trial_once_and_names_what_runs() -> None:
+    entries = [
+        _entry("a", "slot-0", TrialState.STARTED),
+        _entry("a", "slot-0", TrialState.INVALID, 4.0),
+        _entry("a", "slot-0", TrialState.STARTED),
+        _entry("a", "slot-0", TrialState.VALID, 6.0),
+        _entry("b", "slot-0", TrialState.STARTED),
+        _entry("c", "slot-1", TrialState.FAILED, 2.0),
+    ]
+    found = progress(None, entries)
+    assert (found.valid, found.invalid, found.failed, found.planned) == (1, 0, 1, None)
+    assert found.doing == ["slot-0: arm, block 0, 1 at once"]
+
+
+def test_the_time_left_is_that_of_the_trials_left(fresh: RunStore) -> None:
+    from orchestrator.spec import SweepSpec
+
+    spec = SweepSpec.model_validate(fresh.sweep())
+    entries = [_entry(str(n), "slot-0", TrialState.VALID, 10.0) for n in range(4)]
+    found = progress(spec, [*entries, _entry("next", "slot-0", TrialState.STARTED)])
+    assert found.planned == 24
+    assert found.seconds_left == pytest.approx(200.0)
+
+
+def test_cards_are_kept_until_a_file_changes(fresh: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = Shelf(fresh.folder.parent)
+    card = shelf.card(fresh.folder.name)
+    assert card == read_card(fresh)
+    with monkeypatch.context() as patched:
+        patched.setattr("orchestrator.cards.read_card", _never)
+        assert shelf.card(fresh.folder.name) == card
+        assert Shelf(fresh.folder.parent).card(fresh.folder.name) == card
+    (fresh.folder / "decision.json").write_text("{")
+    assert shelf.card(fresh.folder.name).verdict is None
+    assert len(shelf.card(fresh.folder.name).problems) == 1
+
+
+def _never(*_: Any) -> Any:
+    raise AssertionError("built again")
+
+
+def _entry(trial: str, slot: str, state: TrialState, seconds: float = 0.0) -> JournalEntry:
+    return JournalEntry(
+        time="2026-03-14T09:00:00+00:00",
+        trial=trial,
+        arm="arm",
+        concurrency=1,
+        block=0,
+        state=state,
+        slot=slot,
+        seconds=seconds,
+    )
