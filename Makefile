@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SWEEP := experiments/tree_width.yaml
 
-.PHONY: sweep test lint unit setup model clean
+.PHONY: sweep test lint unit browser setup model clean
 
 sweep: setup model
 	$(BIN)/orchestrate sweep $(SWEEP) --resume
@@ -18,6 +18,10 @@ lint: setup
 
 unit: setup model
 	$(BIN)/pytest
+
+# The dashboard's pages in a real browser: apt-get install chromium
+browser: setup
+	$(BIN)/pytest -m browser tests/dashboards/app
 
 model: setup
 	$(BIN)/orchestrate models fetch smollm2-135m

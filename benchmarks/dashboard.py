@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 from playwright.sync_api import Page, sync_playwright
 
+from dashboards.app.runs_page import FIRST
 from engines.base import Arm, Deployment, Method, SpecCounters, StageTimes
 from orchestrator.decision import decide
 from orchestrator.index import build_index, stamp_of, write_index
@@ -59,7 +60,7 @@ def make_store(folder: Path) -> None:
 def measure(folder: Path, chromium: str) -> dict[str, object]:
     """Seconds until a page shows what it is opened for, a new browser and a new server each time they are "first";
     else medians. A `new_store` has no card yet."""
-    runs = [f"synthetic-{number:03d}" for number in range(20, 20 + REPEATS + 1)]
+    runs = [f"synthetic-{number:03d}" for number in range(RUNS - REPEATS - 1, RUNS)]
     for card in folder.glob("*/index/card.json"):
         card.unlink()
     with _server(folder) as (address, _), sync_playwright() as playwright:
@@ -88,7 +89,7 @@ def measure(folder: Path, chromium: str) -> dict[str, object]:
 def _list(page: Page, address: str) -> float:
     began = time.perf_counter()
     page.goto(address)
-    page.locator("table.runs tbody tr").nth(RUNS - 1).wait_for()
+    page.locator("table.runs tbody tr").nth(FIRST - 1).wait_for()
     return time.perf_counter() - began
 
 

@@ -30,6 +30,7 @@ def run_child(
             output = _wait(child, stage, clock)
         except BaseException:
             child.kill()
+            child.wait()  # after an interrupt, leaving the block does not
             raise
     return None if child.returncode == 0 else output or f"exit code {child.returncode}"
 

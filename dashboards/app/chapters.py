@@ -64,7 +64,7 @@ def goodput(run: Run, index: Index, limit: str) -> Goodput | None:
     )
     figure = figures.goodput_against_limit(own, run.styles, limit)
     asked = getattr(run.spec.slo, f"{limit}_ms") if run.spec else None
-    most = float(own["ms"].max())
+    most = max(float(own["ms"].max()), asked or 0.0)
     title = f"Goodput against a limit: {LIMITS[limit].lower()}"
     return Goodput(Plate("goodput", title, caption, figure, wide=True), float(asked or most / 2), most)
 

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-
 from orchestrator.records import Decision, Verdict
-
-
-def promote_command(name: str) -> str:
-    """What promotes a run's winner."""
-    return f"orchestrate promote {shlex.quote(name)}"
 
 
 def refusals(decision: Decision | None) -> list[str]:

@@ -16,7 +16,7 @@ from dashboards.app.equivalence_section import equivalence_section
 from dashboards.app.library import Opened
 from dashboards.app.parts import attributes, badge, fact, heads, problem_box, prose, row, scroll, section, swatch, word
 from dashboards.app.plots import goodput_plate, plates
-from dashboards.app.promotion import promote_command, refusals
+from dashboards.app.promotion import refusals
 from dashboards.app.runs_page import select
 from dashboards.report import flatten
 from dashboards.run import Run
@@ -113,17 +113,14 @@ def _others(run: Run, decision: Decision, won: str | None) -> Component:
 
 
 def _promotion(run: Run) -> Component:
-    """The command as text: running it is the operator's act."""
+    """What would refuse it. The command that promotes is not part of this version, so none is offered."""
     reasons = refusals(run.decision)
-    command = promote_command(run.name)
-    line = html.Pre(html.Code(command), className="command", tabIndex="0")
     if reasons:
         why = html.Ul([html.Li(reason) for reason in reasons], className="refusals")
-        return section("promotion", "Promotion would be refused", [why, line])
-    copy = html.Button("Copy", type="button", className="button", **attributes(data_copy=command))
-    said = html.Span("", id="copied", role="status", className="note")
-    note = f"Nothing in this decision stands against promoting {run.decision.arm if run.decision else ''}."
-    return section("promotion", "Promotion", [html.P(note), line, html.P([copy, " ", said])])
+        return section("promotion", "Promotion would be refused", [why])
+    arm = run.decision.arm if run.decision else ""
+    note = f"Nothing in this decision stands against promoting {arm}. This version has no command that promotes."
+    return section("promotion", "Promotion", [html.P(note)])
 
 
 def _point_choice(run: Run, shown: Run, query: Query) -> Component | None:

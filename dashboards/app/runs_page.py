@@ -9,12 +9,15 @@ from pathlib import Path
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from dashboards.app.address import Query, run_address
+from dashboards.app.address import Query, run_address, written
 from dashboards.app.parts import attributes, badge, heads, row, scroll, word
 from dashboards.text import NONE, bounds, count, ratio
 from orchestrator.cards import Card, Progress
 from orchestrator.progress import clock
 from orchestrator.records import Verdict
+
+FIRST = 60
+"""Runs that a list begins with: a browser takes a second for some hundreds of rows."""
 
 _AGES = {"1": "last day", "7": "last 7 days", "30": "last 30 days", "365": "last year"}
 _KINDS: dict[str, Callable[[Card], Sequence[str]]] = {
@@ -34,11 +37,12 @@ def runs_page(folder: Path, cards: Sequence[Card], running: set[str], query: Que
     title = html.H1(count(len(cards), "run"), className="plain")
     if not shown:
         return [title, _filters(cards, query), html.P("No run matches these filters.", role="status")]
+    listed = shown if query.get("show") == "all" else shown[:FIRST]
     note = f"{len(shown)} of {count(len(cards), 'run')}" if len(shown) < len(cards) else "Newest first."
     table = html.Table(
         [
             heads("Run", "Verdict", "Answer", "Gain", "Measured on", "Trials", "Began (UTC)", words=_WORDS),
-            html.Tbody([_row(card, card.name in running) for card in shown]),
+            html.Tbody([_row(card, card.name in running) for card in listed]),
         ],
         className="runs",
     )
@@ -47,6 +51,7 @@ def runs_page(folder: Path, cards: Sequence[Card], running: set[str], query: Que
         _filters(cards, query),
         html.P(note, className="note", role="status"),
         scroll(table, "Runs"),
+        *_rest(len(shown) - len(listed), len(shown), query),
         diff_form([card.name for card in cards]),
     ]
 
@@ -98,6 +103,13 @@ def _row(card: Card, running: bool) -> Component:
         word(began.strftime("%Y-%m-%d %H:%M") if began else NONE),
         won=card.verdict is Verdict.WINNER,
     )
+
+
+def _rest(hidden: int, total: int, query: Query) -> list[Component]:
+    if not hidden:
+        return []
+    address = f"/{written({**query, 'show': 'all'})}"
+    return [html.P(dcc.Link(f"Show all {count(total, 'run')}, {hidden} more", href=address))]
 
 
 def diff_form(names: Sequence[str], a: str = "", b: str = "") -> Component:

@@ -149,26 +149,4 @@
     const form = event.target.closest?.("form.instant");
     if (form && event.target.matches("select")) form.requestSubmit();
   });
-
-  const copy = async (value) => {
-    // Only pages of this machine, or over TLS, have the clipboard of the browser.
-    if (navigator.clipboard) return navigator.clipboard.writeText(value);
-    const field = document.createElement("textarea");
-    field.value = value;
-    document.body.append(field);
-    field.select();
-    document.execCommand("copy");
-    field.remove();
-  };
-  document.addEventListener("click", async (event) => {
-    const button = event.target.closest?.("[data-copy]");
-    if (!button) return;
-    const said = document.getElementById("copied");
-    try {
-      await copy(button.dataset.copy);
-      said.textContent = "Copied.";
-    } catch {
-      said.textContent = "The browser did not allow it; select the line above.";
-    }
-  });
 })();

@@ -5,7 +5,7 @@ import pytest
 
 from dashboards.app.diff_page import apart, differences
 from dashboards.app.library import Library
-from dashboards.app.runs_page import filtered, trials
+from dashboards.app.runs_page import FIRST, filtered, runs_page, trials
 from orchestrator.cards import Card
 from orchestrator.errors import InputError
 from orchestrator.records import Interval, Verdict
@@ -84,3 +84,12 @@ def test_verdicts_reach_the_cards(cards: list[Card]) -> None:
     assert card.verdict is Verdict.WINNER
     assert card.speedup is not None
     assert card.speedup.low > 1.02
+
+
+def test_a_long_list_begins_with_its_newest(cards: list[Card]) -> None:
+    many = [cards[0].model_copy(update={"name": f"run-{number}"}) for number in range(FIRST + 7)]
+    short, whole = (str(runs_page(Path("runs"), many, set(), query)) for query in ({}, {"show": "all"}))
+    assert short.count("href='/runs/") == FIRST
+    assert "7 more" in short
+    assert whole.count("href='/runs/") == FIRST + 7
+    assert "more" not in whole

@@ -1,4 +1,4 @@
-from dashboards.app.promotion import promote_command, refusals
+from dashboards.app.promotion import refusals
 from dashboards.run import Run
 from orchestrator.records import Decision
 
@@ -32,8 +32,3 @@ def test_an_unchecked_winner_and_one_with_an_invalid_trial_may_not(winner_decisi
     assert line in refusals(winner_decision.model_copy(update={"invalid_trials": [line]}))[0]
     other = "dflash at concurrency 2, block 0: not measured"
     assert refusals(winner_decision.model_copy(update={"invalid_trials": [other]})) == []
-
-
-def test_the_command_is_safe_in_a_shell() -> None:
-    assert promote_command("a-1") == "orchestrate promote a-1"
-    assert promote_command("a; rm b") == "orchestrate promote 'a; rm b'"

