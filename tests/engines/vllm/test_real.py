@@ -22,6 +22,7 @@ SMALL = ["workload.prompts.count=8", "warmup.min_requests=1", "warmup.max_reques
 ARMS = ("reference-dflash", "vllm-ngram", "vllm-dflash-repaired")
 
 pytestmark = [
+    pytest.mark.vllm,
     pytest.mark.slow,
     pytest.mark.model,
     pytest.mark.skipif(
