@@ -19,8 +19,8 @@ INTERRUPTED = 130
 
 
 def slow_plan(mark: str) -> Plan:
-    """Four trials of about half a second."""
-    arms = [plain(step_ms=10.0), {"method": "dflash", "name": "subject", "options": {"step_ms": 30.0}}]
+    """Four trials of some seconds, so that a kill aimed at one does not come after its end on a busy machine."""
+    arms = [plain(step_ms=40.0), {"method": "dflash", "name": "subject", "options": {"step_ms": 120.0}}]
     return sweep_plan(arms, deployment(environment={VARIABLE: mark}))
 
 
