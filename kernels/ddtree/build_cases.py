@@ -45,7 +45,8 @@ def attention(arch: int) -> None:
     from ddtree.triton.device import tuning
     from ddtree.triton.schedule import Config
 
-    for size, table in tuning(arch)["attention"].items():
+    tables = tuning(arch)
+    for size, table in (*tables["attention"].items(), *tables.get("short", {}).items()):
         for values in table.values():
             for splits, page in ((1, 1), (4, 1), (4, 64)):
                 _attend(int(size), torch.bfloat16, page, None, Config(**values), splits)

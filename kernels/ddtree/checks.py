@@ -30,3 +30,11 @@ def require_tensor(
     names = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
     require(tensor.dtype in dtypes, f"{name} has dtype {tensor.dtype}, allowed are {names}")
     require(tensor.device == device, f"{name} is on {tensor.device}, the other arguments are on {device}")
+
+
+def require_buffer(
+    name: str, tensor: torch.Tensor, shape: Sequence[int], dtype: torch.dtype, device: torch.device
+) -> None:
+    """Check a tensor that is written in place: contiguous, and exactly of this shape and dtype."""
+    require_tensor(name, tensor, shape, (dtype,), device)
+    require(tensor.is_contiguous(), f"{name} has strides {list(tensor.stride())}, allowed is contiguous")

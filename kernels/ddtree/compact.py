@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from ddtree.accept import Acceptance
-from ddtree.checks import INTEGERS, require, require_tensor
+from ddtree.checks import INTEGERS, require, require_buffer, require_tensor
 from ddtree.dispatch import implementation
 
 
@@ -57,11 +57,17 @@ def compact_slots(table: PoolTable, slots: torch.Tensor, acceptance: Acceptance)
     )
 
 
-def gather_rows(hidden: torch.Tensor, acceptance: Acceptance) -> torch.Tensor:
-    """[B,D+1,H]: rows of hidden [B,N,H] along the accepted path, zeros after its end."""
+def gather_rows(hidden: torch.Tensor, acceptance: Acceptance, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """[B,D+1,H]: rows of hidden [B,N,H] along the accepted path, zeros after its end. `out` is written in place and
+    returned.
+    """
     require(hidden.dim() == 3, f"hidden has shape {list(hidden.shape)}, allowed is [B, N, H]")
     require_tensor(
         "hidden", hidden, (acceptance.lengths.shape[0], None, None), (hidden.dtype,), acceptance.lengths.device
     )
-    rows: torch.Tensor = implementation("compact", hidden.device).gather_rows(hidden, acceptance.node_index)
-    return rows
+    shape = (*acceptance.node_index.shape, hidden.shape[2])
+    if out is None:
+        out = torch.empty(shape, dtype=hidden.dtype, device=hidden.device)
+    require_buffer("out", out, shape, hidden.dtype, hidden.device)
+    implementation("compact", hidden.device).gather_rows(hidden, acceptance.node_index, out)
+    return out

@@ -13,10 +13,14 @@ def ancestor_mask(tree: Tree) -> torch.Tensor:
     return mask
 
 
-def positions(tree: Tree, prefix_lens: torch.Tensor) -> torch.Tensor:
-    """[B,N] in the dtype of prefix_lens [B]: prefix length + depth. Padding sits at the root's position."""
+def positions(tree: Tree, prefix_lens: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """[B,N] in the dtype of prefix_lens [B]: prefix length + depth. Padding sits at the root's position. `out`
+    (int32 or int64) is written in place and returned.
+    """
     require_tensor("prefix_lens", prefix_lens, (tree.tokens.shape[0],), INTEGERS, tree.tokens.device)
-    return prefix_lens[:, None] + tree.depths.to(prefix_lens.dtype)
+    if out is not None:
+        require_tensor("out", out, tuple(tree.tokens.shape), INTEGERS, tree.tokens.device)
+    return torch.add(prefix_lens[:, None], tree.depths, out=out)
 
 
 def sglang_mask(

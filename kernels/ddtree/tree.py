@@ -1,11 +1,14 @@
 """Best-first draft trees under a node budget (DDTree)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from ddtree.checks import INTEGERS, require, require_tensor
+from ddtree.checks import INTEGERS, require, require_buffer, require_tensor
 from ddtree.dispatch import implementation
+
+INT32_FIELDS = ("tokens", "parents", "depths", "ranks", "first_child", "next_sibling")
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,17 @@ class Tree:
     sizes: torch.Tensor
     draft_depth: int
 
+    @classmethod
+    def empty(cls, batch: int, nodes: int, draft_depth: int, device: torch.device | str) -> "Tree":
+        """Unwritten buffers for the `out` of `build_tree`."""
+        integers = torch.empty(6, batch, nodes, dtype=torch.int32, device=device)
+        tokens, parents, depths, ranks, first_child, next_sibling = integers
+        scores = torch.empty(batch, nodes, device=device)
+        ancestors = torch.empty(batch, nodes, -(-nodes // 64), dtype=torch.int64, device=device)
+        sizes = torch.empty(batch, dtype=torch.int32, device=device)
+        links = (first_child, next_sibling)
+        return cls(tokens, parents, depths, ranks, scores, *links, ancestors, sizes, draft_depth)
+
 
 def build_tree(
     log_probs: torch.Tensor,
@@ -40,6 +54,7 @@ def build_tree(
     *,
     max_nodes: int,
     chain: bool = False,
+    out: Tree | None = None,
 ) -> Tree:
     """The `budget` most probable prefixes of log_probs [B,D,K] (each row non-increasing), as in DDTree's best-first
     search.
@@ -49,7 +64,8 @@ def build_tree(
     below its budget; NaN counts as -inf and a positive log-prob as 0. `chain` first takes the greedy chain, min(D,
     budget) nodes of rank 0, then fills best-first. The budget excludes the root. Integer budgets, and budget tensors
     on the CPU, must be 1 to max_nodes - 1; a budget tensor on CUDA is clamped to that range instead, since reading it
-    would wait for the device.
+    would wait for the device. `out`, as from `Tree.empty`, is written in place and returned, so that addresses stay
+    the same from step to step.
     """
     device = log_probs.device
     require_tensor("log_probs", log_probs, (None, None, None), (torch.float32,), device)
@@ -61,9 +77,22 @@ def build_tree(
         require_tensor("budgets", budgets, (log_probs.shape[0],), INTEGERS, device)
     if not isinstance(budgets, torch.Tensor) or device.type == "cpu":
         _check_budgets(budgets, max_nodes)
-    build = implementation("tree", device).build_tree
-    fields = build(log_probs, token_ids, root_tokens, budgets, max_nodes, chain)
-    return Tree(**fields, draft_depth=log_probs.shape[1])
+    batch, draft_depth, _ = log_probs.shape
+    if out is None:
+        out = Tree.empty(batch, max_nodes, draft_depth, device)
+    else:
+        _check_out(out, batch, max_nodes, draft_depth, device)
+    implementation("tree", device).build_tree(log_probs, token_ids, root_tokens, budgets, chain, out)
+    return out
+
+
+def _check_out(out: Tree, batch: int, nodes: int, draft_depth: int, device: torch.device) -> None:
+    wanted: dict[str, tuple[Any, ...]] = dict.fromkeys(INT32_FIELDS, (torch.int32, batch, nodes))
+    wanted |= {"scores": (torch.float32, batch, nodes), "sizes": (torch.int32, batch)}
+    wanted |= {"ancestors": (torch.int64, batch, nodes, -(-nodes // 64))}
+    for name, (dtype, *shape) in wanted.items():
+        require_buffer(f"out.{name}", getattr(out, name), shape, dtype, device)
+    require(out.draft_depth == draft_depth, f"out.draft_depth is {out.draft_depth}, log_probs has {draft_depth} depths")
 
 
 def check_tree(tree: Tree) -> None:

@@ -156,13 +156,13 @@ def test_strided_inputs(by_kernel, tree_of):
 
 
 @pytest.mark.parametrize(
-    ("programs", "places", "tiles", "expected"),
-    [(8, 132, 512, 16), (1024, 132, 512, 1), (8, 132, 4, 2), (1, 132, 1, 1)],
+    ("programs", "tiles", "block_m", "expected"),
+    [(8, 512, 64, 16), (1024, 512, 64, 1), (8, 8, 64, 4), (1, 1, 64, 1), (192, 32, 128, 2), (8, 4, 256, 1)],
 )
-def test_splits_fill_the_gpu_and_stay_few(programs, places, tiles, expected):
-    from ddtree.triton.schedule import splits_of
+def test_splits_fill_the_gpu_where_merging_costs_less(programs, tiles, block_m, expected):
+    from ddtree.triton.schedule import Config, splits_of
 
-    assert splits_of(programs, places, tiles) == expected
+    assert splits_of(programs, 132, tiles, Config(block_m, 64, 8, 5, 1)) == expected
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,9 @@ def attention(
     page: int = 1,
     dtype: torch.dtype = torch.bfloat16,
     window: int | None = None,
+    pool_dtype: torch.dtype | None = None,
 ) -> Attention:
-    """Requests whose slots are scattered over a pool."""
+    """Requests whose slots are scattered over a pool, which is of `dtype` unless told otherwise."""
 
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(shape, device="cuda", dtype=dtype)
@@ -68,8 +69,8 @@ def attention(
         normal(batch, nodes, heads, size),
         normal(batch, nodes, kv_heads, size),
         normal(batch, nodes, kv_heads, size),
-        normal(batch * pages * page, kv_heads, size),
-        normal(batch * pages * page, kv_heads, size),
+        normal(batch * pages * page, kv_heads, size).to(pool_dtype or dtype),
+        normal(batch * pages * page, kv_heads, size).to(pool_dtype or dtype),
         table,
         torch.tensor(lengths, dtype=torch.int32, device="cuda"),
         tree(batch, nodes),

@@ -8,7 +8,7 @@ import torch
 import ddtree
 from ddtree.bench import baselines, data
 from ddtree.bench.clock import Call, copies, time_us, wall_us
-from ddtree.bench.table import Limits, Row
+from ddtree.bench.table import Gap, Limits, Row, guarded
 
 VOCAB, DEPTH, K, HIDDEN, LAYERS = 151936, 15, 16, 4096, 36
 
@@ -20,18 +20,19 @@ SAMPLING = {
 }
 
 
-def rows(limits: Limits) -> Iterator[Row]:
-    """Kernel by kernel, then the whole step."""
+TOPK = ((1, 15, VOCAB, 16), (1, 15, VOCAB, 64), (1, 7, 49152, 16), (16, 15, VOCAB, 16))
+TREES = ((1, 15), (1, 63), (8, 63), (32, 63), (1, 127), (1, 255))
+
+
+def rows(limits: Limits) -> Iterator[Row | Gap]:
+    """The whole step, then kernel by kernel; one part that breaks leaves the others."""
     bandwidth = limits.bandwidth
-    for batch, depth, vocab, k in ((1, 15, VOCAB, 16), (1, 15, VOCAB, 64), (1, 7, 49152, 16), (16, 15, VOCAB, 16)):
-        yield _topk(batch, depth, vocab, k, bandwidth)
-    for batch, budget in ((1, 15), (1, 63), (8, 63), (32, 63), (1, 127), (1, 255)):
-        yield _tree(batch, budget, limits.launch_us)
+    yield from guarded("whole step", (_whole(batch, bandwidth) for batch in (1, 8)))
+    yield from guarded("topk", (_topk(*shape, bandwidth) for shape in TOPK))
+    yield from guarded("tree", (_tree(*shape, limits.launch_us) for shape in TREES))
     for batch in (1, 32):
-        yield from _small(batch, limits)
-    yield from _samples(bandwidth)
-    for batch in (1, 8):
-        yield _whole(batch, bandwidth)
+        yield from guarded(f"small kernels, batch {batch}", _small(batch, limits))
+    yield from guarded("sample", _samples(bandwidth))
 
 
 def _topk(batch: int, depth: int, vocab: int, k: int, bandwidth: float) -> Row:

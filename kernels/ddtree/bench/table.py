@@ -1,8 +1,12 @@
 """The rows of the report."""
 
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
+Item = TypeVar("Item")
 LEAST_RATIO = 0.97  # a measured time may pass its floor by noise, but not by more
 
 
@@ -17,6 +21,8 @@ class Limits:
     rate: float
     launch_us: float
 
+    FIELDS: ClassVar = ("copy_tb_s", "bandwidth_tb_s", "matmul_tflop_s", "launch_us")
+
     def record(self) -> dict[str, float]:
         """For JSON."""
         return {
@@ -25,6 +31,12 @@ class Limits:
             "matmul_tflop_s": self.rate / 1e6,
             "launch_us": self.launch_us,
         }
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> "Limits":
+        """From what `record` gave."""
+        copied, bandwidth, rate = (record[name] * 1e6 for name in cls.FIELDS[:3])
+        return cls(copied, bandwidth, rate, record["launch_us"])
 
     def text(self) -> str:
         """For the terminal."""
@@ -97,3 +109,45 @@ class Check:
     def text(self) -> str:
         """For the terminal."""
         return f"{'ok  ' if self.passed else 'FAIL'} {self.name:60} error {self.error:.3g} of {self.allowed:.3g}"
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What could not be checked or timed and why. What is `ours` should have worked; a baseline may be missing."""
+
+    name: str
+    reason: str
+    ours: bool = True
+
+    @property
+    def failure(self) -> str:
+        """The name and the reason, if it is ours."""
+        return f"{self.name}: {self.reason}" if self.ours else ""
+
+    def record(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """For the terminal."""
+        return f"{'FAIL' if self.ours else 'none'} {self.name:60} {self.reason}"
+
+
+def reason_of(error: BaseException) -> str:
+    """One line of an exception."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:500]
+
+
+def guarded(name: str, items: Iterable[Item], ours: bool = True) -> Iterator[Item | Gap]:
+    """The items, and a gap in place of the exception that ends them: what follows is still measured."""
+    try:
+        yield from items
+    except Exception as error:  # whatever it is, it belongs into the report
+        yield Gap(name, reason_of(error), ours)
+
+
+def write(path: Path, report: dict[str, Any]) -> None:
+    """JSON, whole or not at all: who writes may be ended at any time."""
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps(report, indent=1) + "\n")
+    draft.replace(path)

@@ -1,26 +1,30 @@
 """Search for the attention's tile sizes on the GPU at hand; the result replaces a file of ddtree/tuning."""
 
+import copy
 import multiprocessing
 import statistics
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from itertools import product
+from typing import Any
 
 import torch
 
 from ddtree.bench import data
 from ddtree.bench.clock import copies, time_us
 from ddtree.triton.attention import tree_attention
-from ddtree.triton.device import target_of
+from ddtree.triton.device import target_of, tuning
 from ddtree.triton.schedule import Config
 
 SHARED = {True: 220 * 1024, False: 99 * 1024}  # bytes a block may have: Hopper, and the rest
-LOADS = ((1, 8192), (4, 8192), (16, 4096), (64, 1024))  # (batch, context)
+# (batch, context) by the part of the table that they decide.
+LOADS = {"short": ((1, 1024), (4, 1024)), "attention": ((1, 8192), (16, 4096))}
 # Rows that share a KV head, and the tree width that makes so many with four query heads a KV head.
-WIDTHS = {32: 8, 64: 16, 128: 32, 256: 64, 512: 128}
-Job = tuple[int, int, Config]
+WIDTHS = {32: 8, 64: 16, 128: 32, 192: 48, 256: 64, 384: 96, 512: 128}
+Times = dict[str, list[float]]
 
 
 def candidates(size: int, rows: int, large: bool) -> Iterator[Config]:
@@ -43,48 +47,73 @@ def candidates(size: int, rows: int, large: bool) -> Iterator[Config]:
             yield Config(block_m, block_n, warps, stages, 1)
 
 
-def _run(case: data.Attention, config: Config) -> torch.Tensor:
+def _run(case: data.Attention, config: Config, splits: int | None = None) -> torch.Tensor:
     options = {"page_size": case.page, "rows": None, "scale": case.query.shape[3] ** -0.5, "window": None}
-    return tree_attention(**case.arguments(), **options, config=config)
+    return tree_attention(**case.arguments(), **options, config=config, splits=splits)
 
 
-def _compiles(job: Job) -> bool:
-    size, rows, config = job
+def compiles(job: tuple[int, Config]) -> bool:
+    """Whether a configuration runs for a head size, whole and in parts."""
+    size, config = job
     try:
-        for batch, context in LOADS:
-            _run(data.attention(batch, context, WIDTHS[rows], size=size), config)
+        case = data.attention(1, 1024, 8 if config.block_m == 32 else 64, size=size)
+        for splits in (1, 4):
+            _run(case, config, splits)
         torch.cuda.synchronize()
     except Exception:  # it does not compile, or does not fit: no candidate
         return False
     return True
 
 
-def _times(size: int, rows: int, configs: list[Config]) -> list[list[float]]:
-    """Microseconds of every configuration under every load."""
-    columns = []
-    for batch, context in LOADS:
-        count = copies(batch * context * size * 32, 8)
-        inputs = [data.attention(batch, context, WIDTHS[rows], size=size) for _ in range(count)]
-        columns.append([time_us([partial(_run, case, config) for case in inputs], replays=5) for config in configs])
-    return [list(times) for times in zip(*columns, strict=True)]
-
-
-def tune(sizes: list[int]) -> dict[str, object]:
-    """The fastest configuration by geometric mean over LOADS for each head size and number of rows."""
+def possible(sizes: list[int]) -> set[tuple[int, Config]]:
+    """(head size, configuration) that compile and run. What one process compiles another finds in Triton's cache."""
     large = 90 <= target_of(torch.device("cuda")).arch < 120
-    jobs = [(size, rows, config) for size in sizes for rows in WIDTHS for config in candidates(size, rows, large)]
-    # Compiling is most of the work, and what one process compiles another finds in Triton's cache.
+    jobs = list(dict.fromkeys((s, c) for s in sizes for rows in WIDTHS for c in candidates(s, rows, large)))
     with ProcessPoolExecutor(12, mp_context=multiprocessing.get_context("spawn")) as pool:
-        jobs = [job for job, compiles in zip(jobs, pool.map(_compiles, jobs), strict=True) if compiles]
-    table: dict[str, dict[str, object]] = {}
-    log = []
+        return {job for job, good in zip(jobs, pool.map(compiles, jobs), strict=True) if good}
+
+
+def _times(size: int, rows: int, configs: list[Config]) -> list[Times]:
+    """Microseconds of every configuration under every load."""
+    found: list[Times] = [{part: [] for part in LOADS} for _ in configs]
+    for part, loads in LOADS.items():
+        for batch, context in loads:
+            count = copies(batch * context * size * 32, 8)
+            inputs = [data.attention(batch, context, WIDTHS[rows], size=size) for _ in range(count)]
+            for times, config in zip(found, configs, strict=True):
+                calls = [partial(_run, case, config) for case in inputs]
+                times[part].append(time_us(calls, replays=4, graph_us=3000.0))
+    return found
+
+
+def tune(sizes: list[int], seconds: float) -> Iterator[dict[str, Any]]:
+    """Report after report, each with one more head size and number of rows; `seconds` end the search early.
+
+    The fastest configuration by geometric mean over the loads of each part. What is not reached keeps the entries of
+    the packaged table.
+    """
+    started = time.monotonic()
+    target = target_of(torch.device("cuda"))
+    table, log = copy.deepcopy(tuning(target.arch)), []
+    jobs = possible(sizes)
+    large = 90 <= target.arch < 120
     for size, rows in product(sizes, WIDTHS):
-        configs = [config for *group, config in jobs if group == [size, rows]]
+        if time.monotonic() - started > seconds:
+            print(f"stopped before head {size} rows {rows}: {seconds:.0f} s are over", flush=True)  # noqa: T201
+            return
+        configs = [config for config in candidates(size, rows, large) if (size, config) in jobs]
         measured = list(zip(_times(size, rows, configs), configs, strict=True))
-        measured.sort(key=lambda item: statistics.geometric_mean(item[0]))
-        table.setdefault(str(size), {})[str(rows)] = asdict(measured[0][1])
-        for times, config in measured[:4]:
-            shown = " ".join(f"{us:8.1f}" for us in times)
-            print(f"head {size} rows {rows} {shown} us  {config}", flush=True)  # noqa: T201
-            log.append({"head": size, "rows": rows, "us": times, **asdict(config)})
-    return {"attention": table, "measured": log}
+        for part in LOADS:
+            measured.sort(key=lambda item: statistics.geometric_mean(item[0][part]))
+            _entries(table, part, size)[str(rows)] = asdict(measured[0][1])
+            log += [{"part": part, "head": size, "rows": rows, "us": t, **asdict(c)} for t, c in measured[:4]]
+            print(f"{part} head {size} rows {rows} {measured[0]}", flush=True)  # noqa: T201
+        yield {**table, "loads": LOADS, "measured": log}
+
+
+def _entries(table: dict[str, Any], part: str, size: int) -> dict[str, Any]:
+    """The part's entries of a head size. A short part begins as what it replaces, so that it lacks no rows."""
+    if part == "short" and str(size) not in table.setdefault("short", {}):
+        table["short"][str(size)] = copy.deepcopy(table["attention"].get(str(size), {}))
+    entries: dict[str, Any] = table[part].setdefault(str(size), {})
+    return entries

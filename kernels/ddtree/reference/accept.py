@@ -2,11 +2,12 @@
 
 import torch
 
+from ddtree.accept import Acceptance
 from ddtree.tree import Tree
 
 
-def walk(tree: Tree, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """(node_index, lengths, bonus_tokens, emitted) as in `ddtree.accept.Acceptance`."""
+def walk(tree: Tree, targets: torch.Tensor, out: Acceptance) -> None:
+    """Write all fields of `out`."""
     paths, emitted = [], []
     columns = (tree.tokens, tree.first_child, tree.next_sibling, targets)
     for token, child, sibling, target in zip(*(column.tolist() for column in columns), strict=True):
@@ -14,12 +15,10 @@ def walk(tree: Tree, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
         paths.append(path)
         emitted.append([target[node] for node in path])
     width = tree.draft_depth + 1
-    return (
-        _padded(paths, width),
-        torch.tensor([len(path) for path in paths], dtype=torch.int32),
-        torch.tensor([row[-1] for row in emitted], dtype=torch.int32),
-        _padded(emitted, width),
-    )
+    out.node_index.copy_(_padded(paths, width))
+    out.lengths.copy_(torch.tensor([len(path) for path in paths], dtype=torch.int32))
+    out.bonus_tokens.copy_(torch.tensor([row[-1] for row in emitted], dtype=torch.int32))
+    out.emitted.copy_(_padded(emitted, width))
 
 
 def _path(token: list[int], child: list[int], sibling: list[int], target: list[int]) -> list[int]:

@@ -30,8 +30,8 @@ def compact_slots(
             pool[row[:length]] = pool[source]
 
 
-def gather_rows(hidden: torch.Tensor, node_index: torch.Tensor) -> torch.Tensor:
+def gather_rows(hidden: torch.Tensor, node_index: torch.Tensor, out: torch.Tensor) -> None:
     """As `ddtree.compact.gather_rows`."""
     index = node_index.long()
     rows = hidden.gather(1, index.clamp(min=0)[:, :, None].expand(-1, -1, hidden.shape[2]))
-    return torch.where((index >= 0)[:, :, None], rows, torch.zeros((), dtype=hidden.dtype))
+    out.copy_(torch.where((index >= 0)[:, :, None], rows, torch.zeros((), dtype=hidden.dtype)))

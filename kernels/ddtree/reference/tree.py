@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from ddtree.tree import INT32_FIELDS, Tree
+
 # (cost, depth, parent, rank): the canonical key. Costs are negated scores, so the smallest key is the next node.
 Node = tuple[float, int, int, int]
 
@@ -16,11 +18,11 @@ def build_tree(
     token_ids: torch.Tensor,
     root_tokens: torch.Tensor,
     budgets: int | torch.Tensor,
-    max_nodes: int,
     chain: bool,
-) -> dict[str, torch.Tensor]:
-    """Fields of `ddtree.tree.Tree` by name, without draft_depth."""
-    batch = log_probs.shape[0]
+    out: Tree,
+) -> None:
+    """Write all fields of `out`."""
+    batch, max_nodes = out.tokens.shape
     limits = budgets.tolist() if isinstance(budgets, torch.Tensor) else [budgets] * batch
     costs = _costs(log_probs).tolist()
     nodes = [select(costs[b], limits[b], chain) for b in range(batch)]
@@ -28,14 +30,10 @@ def build_tree(
         _fields(found, ids, root, max_nodes)
         for found, ids, root in zip(nodes, token_ids.tolist(), root_tokens.tolist(), strict=True)
     ]
-    *integers, scores, words = zip(*rows, strict=True)
-    names = ("tokens", "parents", "depths", "ranks", "first_child", "next_sibling")
-    return {
-        **dict(zip(names, torch.tensor(integers, dtype=torch.int32), strict=True)),
-        "scores": torch.tensor(scores, dtype=torch.float32),
-        "ancestors": torch.tensor(words, dtype=torch.int64),
-        "sizes": torch.tensor([len(found) + 1 for found in nodes], dtype=torch.int32),
-    }
+    for name, column in zip((*INT32_FIELDS, "scores", "ancestors"), zip(*rows, strict=True), strict=True):
+        field: torch.Tensor = getattr(out, name)
+        field.copy_(torch.tensor(column, dtype=field.dtype))
+    out.sizes.copy_(torch.tensor([len(found) + 1 for found in nodes], dtype=torch.int32))
 
 
 def _costs(log_probs: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ddtree.accept import Acceptance
 from ddtree.checks import require_contiguous
 from ddtree.tree import Tree
 
@@ -53,14 +54,12 @@ def walk_tree(
     tl.store(bonus_tokens + request, tl.load(targets + at).to(tl.int32))
 
 
-def walk(tree: Tree, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """(node_index, lengths, bonus_tokens, emitted) as in `ddtree.accept.Acceptance`."""
+def walk(tree: Tree, targets: torch.Tensor, out: Acceptance) -> None:
+    """Write all fields of `out`."""
     require_contiguous(tokens=tree.tokens, parents=tree.parents)
     batch, nodes = tree.tokens.shape
-    width, device = tree.draft_depth + 1, tree.tokens.device
-    node_index, emitted = torch.empty(2, batch, width, dtype=torch.int32, device=device)
-    lengths, bonus = torch.empty(2, batch, dtype=torch.int32, device=device)
+    width = tree.draft_depth + 1
     sizes = {"NP": triton.next_power_of_2(nodes), "WP": triton.next_power_of_2(width)}
-    arguments = (tree.tokens, tree.parents, targets.contiguous(), node_index, lengths, bonus, emitted)
-    walk_tree[(batch,)](*arguments, nodes, width, **sizes, num_warps=1)
-    return node_index, lengths, bonus, emitted
+    results = (out.node_index, out.lengths, out.bonus_tokens, out.emitted)
+    inputs = (tree.tokens, tree.parents, targets.contiguous())
+    walk_tree[(batch,)](*inputs, *results, nodes, width, **sizes, num_warps=1)

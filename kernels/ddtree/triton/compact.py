@@ -162,11 +162,9 @@ def compact_slots(
     )
 
 
-def gather_rows(hidden: torch.Tensor, node_index: torch.Tensor) -> torch.Tensor:
+def gather_rows(hidden: torch.Tensor, node_index: torch.Tensor, out: torch.Tensor) -> None:
     """As `ddtree.compact.gather_rows`."""
     require_contiguous(node_index=node_index)
     batch, width = node_index.shape
-    out = torch.empty(batch, width, hidden.shape[2], dtype=hidden.dtype, device=hidden.device)
     grid = (batch, width, triton.cdiv(hidden.shape[2], 1024))
     gather[grid](hidden, node_index, out, *hidden.stride(), hidden.shape[2], width, COLUMNS=1024, num_warps=4)
-    return out

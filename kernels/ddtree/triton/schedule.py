@@ -8,6 +8,7 @@ import triton
 from ddtree.triton.device import Target, tuning
 
 MAX_SPLITS = 64
+SHORT = 2048  # tables of so many positions or fewer have tile sizes of their own, where they were tuned
 
 
 @dataclass(frozen=True)
@@ -24,20 +25,30 @@ class Config:
     registers: int = 0
 
 
-def config_of(target: Target, rows: int, size: int, itemsize: int) -> Config:
-    """The tuned configuration: first by head size (padded to a power of two), then by the rows that share a KV head."""
+def config_of(target: Target, rows: int, size: int, itemsize: int, length: int) -> Config:
+    """The tuned configuration: by whether the table is short, by head size (padded to a power of two), then by the rows
+    that share a KV head.
+    """
     if itemsize == 4:
         return Config(16, 32, 8, 1, 2)
-    table = tuning(target.arch)["attention"][str(max(64, triton.next_power_of_2(size)))]
+    tables, key = tuning(target.arch), str(max(64, triton.next_power_of_2(size)))
+    table = tables["attention"][key]
+    if length <= SHORT:
+        table = tables.get("short", {}).get(key, table)
     limit = next((limit for limit in sorted(map(int, table)) if rows <= limit), max(map(int, table)))
     return Config(**table[str(limit)])
 
 
-def splits_of(programs: int, places: int, tiles: int) -> int:
-    """Cuts of each line of tiles: what leaves the fewest places idle, against the cost of merging."""
+def splits_of(programs: int, places: int, tiles: int, config: Config) -> int:
+    """Cuts of each line of tiles that end soonest: waves of programs, times what a program does, in tiles.
+
+    Besides its share of the tiles each program has the tree's own keys to do, and with more than one cut it writes
+    float32 partial results and they are read again: 8 bytes a row and element where a tile reads 4 a key and element.
+    """
+    merging = 2 * config.block_m / config.block_n
 
     def time(splits: int) -> float:
         waves = -(-programs * splits // places)
-        return waves / splits * (1.05 if splits > 1 else 1.0) + 0.0005 * splits
+        return waves * (tiles / splits + 1 + (merging if splits > 1 else 0))
 
     return min(range(1, max(1, min(MAX_SPLITS, tiles // 2)) + 1), key=time)

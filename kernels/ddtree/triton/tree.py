@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 from ddtree.checks import require, require_contiguous
+from ddtree.tree import Tree
 
 MAX_NODES = 256
 NEVER = tl.constexpr(0x7F800000)  # the bits of an infinite cost
@@ -154,20 +155,16 @@ def build_tree(
     token_ids: torch.Tensor,
     root_tokens: torch.Tensor,
     budgets: int | torch.Tensor,
-    max_nodes: int,
     chain: bool,
-) -> dict[str, torch.Tensor]:
-    """Fields of `ddtree.tree.Tree` by name, without draft_depth."""
-    batch, depth, k = log_probs.shape
+    out: Tree,
+) -> None:
+    """Write all fields of `out`."""
+    (batch, depth, k), max_nodes = log_probs.shape, out.tokens.shape[1]
     require(max_nodes <= MAX_NODES, f"max_nodes is {max_nodes}, allowed on CUDA is 2 to {MAX_NODES}")
     require(k <= 256, f"log_probs has {k} candidates a depth, allowed on CUDA is 1 to 256")
     require(depth <= 255, f"log_probs has {depth} depths, allowed on CUDA is 1 to 255")
     require_contiguous(root_tokens=root_tokens)
-    device, words = log_probs.device, triton.cdiv(max_nodes, 64)
-    integers = torch.empty(6, batch, max_nodes, dtype=torch.int32, device=device)
-    scores = torch.empty(batch, max_nodes, device=device)
-    ancestors = torch.empty(batch, max_nodes, words, dtype=torch.int64, device=device)
-    sizes = torch.empty(batch, dtype=torch.int32, device=device)
+    words = out.ancestors.shape[2]
     ragged = isinstance(budgets, torch.Tensor)
     if isinstance(budgets, torch.Tensor):
         require_contiguous(budgets=budgets)
@@ -175,12 +172,17 @@ def build_tree(
         log_probs.contiguous(),
         token_ids.contiguous(),
         root_tokens,
-        budgets if ragged else sizes,
+        budgets if ragged else out.sizes,
         0 if ragged else budgets,
-        *integers,
-        scores,
-        ancestors,
-        sizes,
+        out.tokens,
+        out.parents,
+        out.depths,
+        out.ranks,
+        out.first_child,
+        out.next_sibling,
+        out.scores,
+        out.ancestors,
+        out.sizes,
         depth,
         k,
         max_nodes,
@@ -192,6 +194,3 @@ def build_tree(
         WP=triton.next_power_of_2(words),
         num_warps=1,
     )
-    names = ("tokens", "parents", "depths", "ranks", "first_child", "next_sibling")
-    fields = dict(zip(names, integers, strict=True))
-    return {**fields, "scores": scores, "ancestors": ancestors, "sizes": sizes}
