@@ -59,10 +59,14 @@ class DDTreeAlgorithm(CustomSpecAlgo):  # type: ignore[misc]
         """Attribute writes only: 0.5.23 records them. The block size goes to the other processes by environment."""
         settings = Settings.of(os.environ)
         refuse(server_args)
+        if settings.policy == "auto" and server_args.tp_size != 1:
+            raise ValueError("DDTREE_BUDGET=auto needs --tp-size 1: ranks time their steps each for itself")
         block = settings.block_size or _block_size(server_args)
         if settings.chain and settings.budget < block - 1:
             raise ValueError(f"DDTREE_CHAIN needs a budget of at least {block - 1}, the drafter's block less the root")
         os.environ["DDTREE_BLOCK_SIZE"] = str(block)
+        if settings.report is not None:
+            settings.report.unlink(missing_ok=True)  # an older server's, which nobody may take for ours
         server_args.speculative_num_draft_tokens = settings.width(block)
         server_args.speculative_num_steps = 1
         server_args.speculative_eagle_topk = 1

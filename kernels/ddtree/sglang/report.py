@@ -2,14 +2,16 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
 from ddtree.sglang.settings import Settings
 
 
-def write(path: Path, settings: Settings, widths: list[int], cost: Mapping[str, object] | None, checked: str) -> None:
+def write(
+    path: Path, settings: Settings, widths: list[int], cost: Sequence[Mapping[str, float]] | None, checked: str
+) -> None:
     """Whole or not at all: the reader may be waiting for it."""
     words = {
         "version": metadata.version("ddtree-kernels"),

@@ -7,6 +7,7 @@ from pathlib import Path
 MAX_NODES = 256
 MAX_TOPK = 32
 ATTENTION = ("kernel", "stock")
+LADDER = (16, 32, 64, 128)
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,13 @@ class Settings:
         block, because an accepted path is up to a block long.
         """
         return max(self.budget + 1, block_size)
+
+    def widths(self, block_size: int) -> list[int]:
+        """Ascending; one where the budget is fixed, and from the block up where it is chosen step by step."""
+        widest = self.width(block_size)
+        if self.policy == "fixed":
+            return [widest]
+        return sorted({block_size, *(width for width in LADDER if block_size < width < widest), widest})
 
 
 def _integer(environ: Mapping[str, str], name: str, low: int, high: int) -> int | None:

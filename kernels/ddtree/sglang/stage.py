@@ -6,6 +6,7 @@ import torch
 
 from ddtree.compact import PoolTable
 from ddtree.sglang.commit import Inject, Sampling, commit
+from ddtree.sglang.probe import Probe
 from ddtree.sglang.settings import Settings
 from ddtree.sglang.trees import Candidates, Outcome, Verify
 
@@ -21,6 +22,7 @@ class Stages:
         pools: PoolTable,
         inject: Inject,
         settings: Settings,
+        probe: Probe | None,
     ) -> None:
         self._verify = verify
         self._drafts = drafts
@@ -28,6 +30,7 @@ class Stages:
         self._pools = pools
         self._inject = inject
         self._settings = settings
+        self._probe = probe
         self._grows: dict[int, torch.cuda.CUDAGraph] = {}
         self._commits: dict[tuple[int, bool], tuple[torch.cuda.CUDAGraph, Outcome]] = {}
 
@@ -71,7 +74,11 @@ class Stages:
                 )
 
     def _grow(self, rows: int) -> None:
-        self._verify.first(rows).grow(self._drafts.first(rows), self._settings.budget, self._settings.chain)
+        drafts = self._drafts.first(rows)
+        budget = min(self._settings.budget, self._verify.width - 1)
+        self._verify.first(rows).grow(drafts, budget, self._settings.chain)
+        if self._probe is not None:
+            self._probe.look(drafts)
 
 
 def _captured(stage: Any, memory: Any) -> tuple[torch.cuda.CUDAGraph, Any]:

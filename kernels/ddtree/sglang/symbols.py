@@ -52,6 +52,7 @@ _RESULT = (
     "next_draft_input",
     "speculative_num_draft_tokens",
     "new_seq_lens",
+    "cap_lens",
 )
 
 SYMBOLS = (
@@ -116,7 +117,7 @@ SYMBOLS = (
     ),
     Symbol(
         f"{_SPECULATIVE}.dflash_worker_v2:DFlashWorkerV2.forward_batch_generation",
-        ("batch", "on_publish", "grammar_barrier"),
+        ("batch", "on_publish"),
     ),
     Symbol(
         f"{_SPECULATIVE}.dflash_worker_v2:DFlashWorkerV2._append_target_hidden_to_draft_kv_by_loc",
@@ -126,7 +127,17 @@ SYMBOLS = (
     Symbol(f"{_SPECULATIVE}.draft_worker_common:make_draft_block_spec_info", ("draft_token_num", "device")),
     Symbol(f"{_SPECULATIVE}.draft_worker_common:make_draft_input_v2", ("bonus_tokens", "new_seq_lens")),
     Symbol("sglang.srt.utils.hf_transformers_utils:get_config", ("model", "trust_remote_code")),
+    Symbol(
+        "sglang.srt.model_executor.runner.decode_cuda_graph_runner:DecodeCudaGraphRunner",
+        ("model_runner", "attn_backend", "speculative_num_draft_tokens"),
+        has=("can_run_graph",),
+    ),
+    Symbol(
+        f"{_SPECULATIVE}.base_spec_worker:BaseSpecWorker.on_verify_complete_cpu",
+        ("num_correct_drafts_per_req", "batch_size"),
+    ),
     Symbol("sglang.srt.distributed:get_tp_group"),
+    Symbol("sglang.srt.distributed.parallel_state:GroupCoordinator.all_gather_into_tensor"),
 )
 
 

@@ -6,13 +6,15 @@ kernel and four graphs (draft, grow, verify, commit) and never waits for the GPU
 """
 
 import os
-from dataclasses import dataclass
+from collections import deque
+from time import perf_counter
 from typing import Any
 
 import torch
 from sglang.srt.distributed import get_tp_group
 from sglang.srt.managers.utils import GenerationBatchResult
 from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardBatch, ForwardMode
+from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
 from sglang.srt.speculative.dflash_info import DFlashVerifyInput
 from sglang.srt.speculative.dflash_utils import apply_dflash_verify_logits_adjustments
 from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
@@ -24,34 +26,18 @@ from sglang.srt.speculative.draft_worker_common import (
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
 from ddtree.compact import PoolTable
-from ddtree.sglang import limits, report, selfcheck
+from ddtree.sglang import limits, profile, report, selfcheck
 from ddtree.sglang.backends import DDTreeAttnBackend, DDTreeDraftAttnBackend
 from ddtree.sglang.commit import Inject, Sampling
 from ddtree.sglang.heads import CandidateHead
+from ddtree.sglang.lanes import Lane
+from ddtree.sglang.policy import WidthPolicy
 from ddtree.sglang.prepare import Block, prepare
+from ddtree.sglang.probe import RING, Glance, Probe
+from ddtree.sglang.requests import Requests
 from ddtree.sglang.settings import Settings
 from ddtree.sglang.stage import Stages
 from ddtree.sglang.trees import Candidates, Outcome, Verify
-
-
-@dataclass(frozen=True)
-class Requests:
-    """The requests of a step. pool_rows, lengths, last [R]: rows of req_to_token, cached lengths, last tokens.
-
-    host_lengths [R] on the CPU and host_total: upper bounds of the lengths and of their sum. sampling: SGLang's
-    SamplingBatchInfo, None for greedy.
-    """
-
-    pool_rows: torch.Tensor
-    lengths: torch.Tensor
-    last: torch.Tensor
-    host_lengths: torch.Tensor
-    host_total: int
-    sampling: Any = None
-
-    @property
-    def count(self) -> int:
-        return self.lengths.shape[0]
 
 
 def target_backend(runner: Any, settings: Settings) -> DDTreeAttnBackend:
@@ -80,12 +66,16 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         self._block_pos_offsets = build_block_pos_offsets(length=self.block_size, device=self.device)
         self._draft_block_spec_info = make_draft_block_spec_info(draft_token_num=self.block_size, device=self.device)
         self._steps = 0
-        self._verify_outputs: dict[int, Any] = {}
+        self._policy: WidthPolicy | None = None
+        self._launched: deque[tuple[int, Glance]] = deque()
+        self._before: tuple[float, int, int, float] | None = None
+        self._verify_outputs: dict[tuple[int, int], Any] = {}
         self.model_runner.capture_tail_hooks.append(self._keep_outputs)
 
     def _keep_outputs(self, runner: Any, out: Any, forward_batch: Any, num_tokens: int) -> None:
         """The outputs of a captured verify graph, which the graph of the commit reads."""
-        self._verify_outputs[forward_batch.batch_size] = out
+        rows = forward_batch.batch_size
+        self._verify_outputs[num_tokens // rows, rows] = out
 
     def init_attention_backends(self) -> None:
         super().init_attention_backends()
@@ -103,11 +93,32 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         super().init_cuda_graphs()
         pool = self.model_runner.token_to_kv_pool
         self.pools = PoolTable.of([*pool.k_buffer, *pool.v_buffer])
-        self.stages = Stages(self.backend.verify, self.drafts, self.sampling, self.pools, self._inject, self.settings)
-        self.stages.capture(self._verify_outputs)
+        steps = self.settings.widths(self.block_size)
+        rows = self.drafts.rows
+        self._probe = Probe(rows, self.drafts.depth, steps, self.device) if len(steps) > 1 else None
+        self.lanes = [self._lane(width) for width in steps]
         checked = selfcheck.run(self)
-        if self.ps.tp_rank == 0 and self.settings.report is not None:
-            report.write(self.settings.report, self.settings, [self.backend.verify.width], None, checked)
+        cost = profile.measure(self) if len(steps) > 1 else None
+        if cost is not None:
+            self._policy = WidthPolicy(steps, cost)
+        if get_tp_group().rank_in_group == 0 and self.settings.report is not None:
+            report.write(self.settings.report, self.settings, steps, cost.as_json() if cost else None, checked)
+
+    def _lane(self, width: int) -> Lane:
+        """SGLang captured the widest one already."""
+        runner, backend = self.model_runner.decode_cuda_graph_runner, self.backend
+        if width != backend.verify.width:
+            verify = Verify.empty(self.drafts.rows, width, self.drafts.depth, self.device)
+            backend = DDTreeAttnBackend(self.model_runner, verify, self.settings.attention)
+            if isinstance(runner, DecodeCudaGraphRunner):
+                runner = DecodeCudaGraphRunner(
+                    self.model_runner, attn_backend=backend, speculative_num_draft_tokens=width
+                )
+        stages = Stages(
+            backend.verify, self.drafts, self.sampling, self.pools, self._inject, self.settings, self._probe
+        )
+        stages.capture({rows: out for (wide, rows), out in self._verify_outputs.items() if wide == width})
+        return Lane(backend, runner, stages)
 
     def _maybe_build_draft_sampler(self) -> CandidateHead:
         return self._head
@@ -133,21 +144,22 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
 
         return inject
 
-    def forward_batch_generation(
-        self, batch: Any, on_publish: Any = None, grammar_barrier: Any = None
-    ) -> GenerationBatchResult:
+    def forward_batch_generation(self, batch: Any, on_publish: Any = None, **kwargs: Any) -> GenerationBatchResult:
         """A prefill or an idle batch as in DFlash; a decode batch as one DDTree step."""
         mode = batch.forward_mode
         if mode.is_extend() or batch.is_extend_in_batch or mode.is_idle() or batch.spec_info is None:
-            return super().forward_batch_generation(batch, on_publish, grammar_barrier)
+            self._before = None
+            return super().forward_batch_generation(batch, on_publish, **kwargs)
         # Carried over from the step before, which ran on another stream.
         batch.seq_lens.record_stream(torch.get_device_module(self.device).current_stream())
-        outcome, logits_output, captured = self.step(self._requests(batch))
-        count = len(batch.seq_lens)
+        requests = self._requests(batch)
+        lane = self._choose(requests)
+        outcome, logits_output, captured = self.step(requests, lane)
+        count = requests.count
         lengths = outcome.prefix(count)
         if on_publish is not None:
             on_publish(lengths)
-        return GenerationBatchResult(
+        result = GenerationBatchResult(
             logits_output=logits_output,
             next_token_ids=outcome.emitted(count),
             accept_lens=outcome.lengths(count),
@@ -156,6 +168,29 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
             speculative_num_draft_tokens=self.block_size,
             new_seq_lens=lengths,
         )
+        if self._policy is not None:
+            result.cap_lens = torch.full((count,), lane.width, dtype=torch.int32, device=self.device)
+        return result
+
+    def _choose(self, requests: Requests) -> Lane:
+        """The lane of this step. The time since the step before is what that one took, host and all."""
+        if self._policy is None:
+            return self.lanes[0]
+        now, context = perf_counter(), requests.host_total / requests.count
+        if self._before is not None and self._before[2] == requests.count:
+            began, index, count, long = self._before
+            self._policy.timed(index, count, long, 1000 * (now - began))
+        index = self._policy.choose(requests.count, context)
+        self._before = (now, index, requests.count, context)
+        return self.lanes[index]
+
+    def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:
+        """SGLang calls this once for each decode batch, in their order, when its results are on the host."""
+        if self._policy is None or not self._launched or not num_correct_drafts_per_req:
+            return
+        index, glance = self._launched.popleft()
+        accepted = sum(num_correct_drafts_per_req) / len(num_correct_drafts_per_req)
+        self._policy.learn(index, glance.mean(), accepted)
 
     def _requests(self, batch: Any) -> Requests:
         """Host lengths lag a step behind in overlap scheduling, hence the margin of a whole tree."""
@@ -168,10 +203,10 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         sampling = batch.sampling_info
         return Requests(batch.req_pool_indices, batch.seq_lens, drafted.bonus_tokens, host, total, sampling)
 
-    def step(self, requests: Requests) -> tuple[Outcome, Any, bool]:
+    def step(self, requests: Requests, lane: Lane) -> tuple[Outcome, Any, bool]:
         """Draft, grow, verify, commit. Gives the outcome, SGLang's logits output and whether the verify was a graph."""
-        rows = self.stages.rows_for(requests.count)
-        verify, drafts = self.backend.verify.first(rows), self.drafts.first(rows)
+        rows = lane.stages.rows_for(requests.count)
+        verify, drafts = lane.backend.verify.first(rows), self.drafts.first(rows)
         prepare(
             requests.last,
             requests.lengths,
@@ -183,14 +218,18 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
             verify,
         )
         self._draft(requests)
-        self.stages.grow(rows)
-        out = self._verify(requests, verify)
+        lane.stages.grow(rows)
+        if self._policy is not None and self._probe is not None:
+            self._launched.append((self.lanes.index(lane), self._probe.glance(requests.count)))
+            if len(self._launched) > RING:  # its numbers are written over by now
+                self._launched.popleft()
+        out = self._verify(requests, verify, lane)
         logits = out.logits_output
-        greedy = self._adjust(requests, logits.next_token_logits)
+        greedy = self._adjust(requests, logits.next_token_logits, lane.width)
         if out.can_run_graph:
-            outcome = self.stages.commit(rows, greedy)
+            outcome = lane.stages.commit(rows, greedy)
         else:
-            outcome = self.stages.commit_eager(requests.count, logits, greedy)
+            outcome = lane.stages.commit_eager(requests.count, logits, greedy)
         logits.hidden_states = None  # large, and copied to the host otherwise
         self._steps += 1
         return outcome, logits, out.can_run_graph
@@ -218,7 +257,7 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
             if not out.can_run_graph:
                 self._head(out.logits_output.hidden_states)
 
-    def _verify(self, requests: Requests, verify: Verify) -> Any:
+    def _verify(self, requests: Requests, verify: Verify, lane: Lane) -> Any:
         count = requests.count
         live = verify.first(count)
         spec = DFlashVerifyInput(
@@ -241,20 +280,17 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
             spec_info=spec,
             capture_hidden_mode=CaptureHiddenMode.FULL,
         )
-        runner = self.model_runner.decode_cuda_graph_runner
-        captured = bool(runner and runner.can_run_graph(batch))
-        spec.custom_mask = self.backend.stock_mask(count, requests.lengths, captured)
-        with torch.inference_mode():
+        captured = lane.captures(batch)
+        spec.custom_mask = lane.backend.stock_mask(count, requests.lengths, captured)
+        with torch.inference_mode(), lane.on(self.model_runner):
             return self.model_runner.forward(batch)
 
-    def _adjust(self, requests: Requests, logits: torch.Tensor) -> bool:
+    def _adjust(self, requests: Requests, logits: torch.Tensor, width: int) -> bool:
         """Apply penalties and biases to the logits in place and fill the sampling parameters; True for greedy."""
         sampling = requests.sampling
         if sampling is None:
             return True
-        apply_dflash_verify_logits_adjustments(
-            next_token_logits=logits, sampling_info=sampling, draft_token_num=self.backend.verify.width
-        )
+        apply_dflash_verify_logits_adjustments(next_token_logits=logits, sampling_info=sampling, draft_token_num=width)
         if sampling.is_all_greedy:
             return True
         seeds = sampling.sampling_seed

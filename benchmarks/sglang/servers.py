@@ -1,0 +1,143 @@
+"""SGLang servers side by side on one GPU, by the adapter's command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engines.base import Arm, Deployment, Method
+from engines.sglang.adapter import SglangEngine
+from engines.sglang.software import describe
+
+ENGINE = SglangEngine()
+POOL = ("--mem-fraction-static", "0.8", "--max-total-tokens", "65536", "--sleep-on-idle")
+_REQUEST_S = 300.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the servers of one program share. `arguments` follow the adapter's own."""
+
+    target: str
+    drafter: str | None
+    dtype: str
+    logs: Path
+    max_batch: int = 32
+    max_context: int = 2048
+    arguments: tuple[str, ...] = POOL
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def deployment(self) -> Deployment:
+        return Deployment(
+            software=describe(sys.executable),
+            interpreter=sys.executable,
+            target=self.target,
+            target_digest="",
+            drafter=self.drafter,
+            drafter_digest=None,
+            device="cuda",
+            dtype=self.dtype,
+            threads=4,
+            max_batch=self.max_batch,
+            max_context=self.max_context,
+            arguments=self.arguments,
+            environment=self.environment,
+        )
+
+
+def arm(name: str, budget: int | None = None, chain: bool = False, **options: Any) -> Arm:
+    """`ar` and `dflash` by name; any other name is a tree."""
+    method = {"ar": Method.AUTOREGRESSIVE, "dflash": Method.DFLASH}.get(name, Method.DDTREE)
+    return Arm(name, "sglang", method, budget, chain, options)
+
+
+class Server:
+    """One running server. `extra` are environment variables of this one alone, which may be what an arm cannot say."""
+
+    def __init__(self, subject: Arm, place: Place, port: int, extra: Mapping[str, str] | None = None) -> None:
+        self.arm, self.port = subject, port
+        self.log = place.logs / f"{subject.name}-{place.dtype}.log"
+        deployment = place.deployment()
+        variables = {**os.environ, **ENGINE.env(subject, deployment), **(extra or {})}
+        self.began = time.monotonic()
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                ENGINE.command(subject, deployment, port),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=variables,
+                start_new_session=True,
+            )
+
+    def ready(self, within_s: float) -> bool:
+        """Wait until it takes requests; False once it is dead or late."""
+        while time.monotonic() - self.began < within_s and self._process.poll() is None:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=2):
+                    return True
+            except OSError:
+                time.sleep(0.5)
+        return False
+
+    def death(self) -> str:
+        """The telling line of its log."""
+        return ENGINE.death(self.text) or self.text.strip().splitlines()[-1]
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def post(self, path: str, body: object) -> Any:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=_REQUEST_S) as answer:
+            return json.load(answer)
+
+    def generate(self, prompt: Sequence[int], tokens: int, **sampling: Any) -> dict[str, Any]:
+        """SGLang's own answer: `output_ids` and `meta_info`."""
+        parameters = {"max_new_tokens": tokens, "temperature": 0, **sampling}
+        answer: dict[str, Any] = self.post("/generate", {"input_ids": list(prompt), "sampling_params": parameters})
+        return answer
+
+    def generate_all(
+        self, prompts: Iterable[Sequence[int]], tokens: int, concurrency: int, **sampling: Any
+    ) -> list[dict[str, Any]]:
+        with ThreadPoolExecutor(concurrency) as pool:
+            return list(pool.map(lambda prompt: self.generate(prompt, tokens, **sampling), prompts))
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def acceptance_length(answers: Iterable[Mapping[str, Any]]) -> float:
+    """1 + accepted / verify steps, pooled."""
+    told = [answer["meta_info"] for answer in answers]
+    steps = sum(one["spec_verify_ct"] for one in told)
+    return 1 + sum(one["spec_num_correct_drafts"] for one in told) / steps if steps else float("nan")
+
+
+def write(path: Path, results: Mapping[str, Any]) -> None:
+    """With what every result needs beside it: the command, versions and the GPU."""
+    gpu = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    words = sys.orig_argv[1:]
+    about = {"command": "python " + " ".join(words), "software": describe(sys.executable), "gpu": gpu.stdout.strip()}
+    path.write_text(json.dumps(about | dict(results), indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,53 @@
+"""What a step costs, measured at start-up by running steps."""
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from ddtree.sglang.policy import CostModel, Point
+from ddtree.sglang.scratch import Scratch
+
+if TYPE_CHECKING:
+    from ddtree.sglang.lanes import Lane
+    from ddtree.sglang.worker import DDTreeWorker
+
+WARM, TIMED = 2, 5
+NEAR, FAR = 64, 8192
+
+
+def measure(worker: "DDTreeWorker") -> CostModel:
+    """Every lane at every captured batch size, at a short and at a long context."""
+    points: dict[Point, float] = {}
+    limit = worker.model_runner.req_to_token_pool.size
+    for lane in worker.lanes:
+        for requests in [size for size in lane.stages.captured or [1] if size <= limit]:
+            for context in _contexts(worker, requests, lane.width):
+                points[requests, lane.width, context] = _step_ms(worker, lane, requests, context)
+    return CostModel(points)
+
+
+def _contexts(worker: "DDTreeWorker", requests: int, width: int) -> list[int]:
+    """Two, as far apart as the model and the KV cache let them be; the requests share the prefix that is read."""
+    room = worker.model_runner.max_total_num_tokens - requests * _room(worker, width)
+    far = min(FAR, worker.model_runner.model_config.context_len // 2, room)
+    return [NEAR, far] if far > 2 * NEAR else [NEAR]
+
+
+def _room(worker: "DDTreeWorker", width: int) -> int:
+    return (WARM + TIMED) * worker.block_size + width
+
+
+def _step_ms(worker: "DDTreeWorker", lane: "Lane", requests: int, context: int) -> float:
+    scratch = Scratch(worker, requests, _room(worker, lane.width), shared=context)
+    lengths = torch.full((requests,), context, device=scratch.device)
+    last = torch.ones_like(lengths)
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    with torch.inference_mode():
+        for number in range(WARM + TIMED):
+            if number == WARM:
+                start.record()
+            scratch.step(lane, lengths, last)
+        end.record()
+    end.synchronize()
+    scratch.clear()
+    return float(start.elapsed_time(end)) / TIMED

@@ -1,0 +1,64 @@
+import pytest
+
+from ddtree.sglang.policy import CostModel, WidthPolicy
+
+WIDTHS = (8, 16, 64)
+
+
+def model(**slower: float) -> CostModel:
+    """Step times of a target that is memory-bound up to 16 tokens a step and compute-bound after."""
+    times = {8: 5.0, 16: 5.1, 64: 6.0} | {int(k[1:]): v for k, v in slower.items()}
+    points = {
+        (size, w, c): ms * (1 if size == 1 else 1 + w / 32)
+        for size in (1, 8)
+        for c in (0, 1000)
+        for w, ms in times.items()
+    }
+    return CostModel(points)
+
+
+def fed(policy: WidthPolicy, expected: list[float], accepted: float, steps: int = 200) -> WidthPolicy:
+    for _ in range(steps):
+        index = policy.choose(1, 0)
+        policy.learn(index, expected, min(accepted, expected[index] - 1))
+    return policy
+
+
+def test_a_wide_tree_where_it_brings_more_than_it_costs() -> None:
+    policy = fed(WidthPolicy(WIDTHS, model()), [3.0, 3.6, 4.5], 99)
+    assert WIDTHS[policy.choose(1, 0)] == 64
+
+
+def test_narrow_where_the_step_grows_faster_than_the_tokens() -> None:
+    policy = fed(WidthPolicy(WIDTHS, model()), [3.0, 3.6, 4.5], 99)
+    assert WIDTHS[policy.choose(8, 0)] == 8
+
+
+def test_a_drafter_that_promises_too_much_is_believed_less() -> None:
+    sure = fed(WidthPolicy(WIDTHS, model(w64=5.6)), [3.0, 3.4, 3.9], 99)
+    assert WIDTHS[sure.choose(1, 0)] == 64
+    unsure = fed(WidthPolicy(WIDTHS, model(w64=5.6)), [3.0, 3.4, 3.9], 0.3)
+    assert unsure.belief < 0.3
+    assert WIDTHS[unsure.choose(1, 0)] in (8, 16)
+
+
+def test_where_the_host_is_slower_than_any_width_the_widest_is_free() -> None:
+    policy = fed(WidthPolicy(WIDTHS, model(w64=9.0)), [3.0, 3.1, 3.3], 99)
+    assert WIDTHS[policy.choose(1, 0)] != 64
+    for _ in range(100):
+        policy.timed(policy.choose(1, 0), 1, 0, 12.0)
+    assert WIDTHS[policy.choose(1, 0)] == 64
+    policy.timed(2, 1, 0, 9.0)  # a step as short as the GPU's: the host is not the bound after all
+    assert WIDTHS[policy.choose(1, 0)] != 64 or policy._host_ms <= 9.0
+
+
+@pytest.mark.parametrize(("requests", "context", "expected"), [(1, 0, 10), (2, 500, 25), (9, 1000, 30), (1, 2000, 30)])
+def test_cost_is_a_line_over_the_context_and_a_step_over_the_requests(
+    requests: int, context: int, expected: float
+) -> None:
+    cost = CostModel({(1, 8, 0): 10, (1, 8, 1000): 20, (4, 8, 0): 20, (4, 8, 1000): 30})
+    assert cost.step_ms(requests, 8, context) == expected
+
+
+def test_the_model_is_plain_data() -> None:
+    assert CostModel({(4, 8, 100): 1.23456}).as_json() == [{"requests": 4, "width": 8, "context": 100, "ms": 1.2346}]
