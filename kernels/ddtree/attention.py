@@ -23,6 +23,7 @@ def tree_attention(
     rows: torch.Tensor | None = None,
     scale: float | None = None,
     window: int | None = None,
+    longest: int | None = None,
 ) -> torch.Tensor:
     """[B,N,Hq,E]: query [B,N,Hq,E] over the prefix of each request and over the tree's own keys under the ancestor
     mask.
@@ -32,8 +33,9 @@ def tree_attention(
     above 1 and a slot table page size 1. `rows` [B] names each request's row (default: row b); for a one-dimensional
     table it is required and holds each request's first entry. Query head h reads KV head h // (Hq / Hkv). `scale`
     defaults to E ** -0.5. With `window`, a node at position p sees positions above p - window only. Pools in float8
-    are converted, unscaled. Prefix lengths must be within what the table holds. On the CPU the tree must pass
-    `check_tree`. On CUDA the head size is at most 256, and 64 in float32, which is there for tests.
+    are converted, unscaled. Prefix lengths must be within what the table holds. `longest` bounds them from above, for
+    how the work is cut: by default what a row of the table holds, which says nothing of a flat one. On the CPU the
+    tree must pass `check_tree`. On CUDA the head size is at most 256, and 64 in float32, which is there for tests.
     """
     device = query.device
     require_tensor("query", query, (None, None, None, None), FLOATS, device)
@@ -49,14 +51,14 @@ def tree_attention(
     require_tensor("tree.ancestors", tree.ancestors, (batch, nodes, -(-nodes // 64)), (torch.int64,), device)
     require(page_size >= 1, f"page_size is {page_size}, allowed is 1 or more")
     require(window is None or window >= 1, f"window is {window}, allowed is 1 or more")
+    require(longest is None or longest >= 1, f"longest is {longest}, allowed is 1 or more")
     _check_table(table, rows, batch, device)
     if device.type == "cpu":
         check_tree(tree)
     attend = implementation("attention", device).tree_attention
     scale = size**-0.5 if scale is None else scale
-    out: torch.Tensor = attend(
-        query, tree_keys, tree_values, key_pool, value_pool, table, prefix_lens, tree, page_size, rows, scale, window
-    )
+    settings = (page_size, rows, scale, window, longest or table.shape[-1] * page_size)
+    out: torch.Tensor = attend(query, tree_keys, tree_values, key_pool, value_pool, table, prefix_lens, tree, *settings)
     return out
 
 

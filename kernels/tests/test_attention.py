@@ -116,7 +116,7 @@ def test_every_number_of_splits(by_kernel, tree_of, splits, dtype):
     config = Config(16, 32, 4, 1, 1)
 
     def run(*tensors: torch.Tensor) -> torch.Tensor:
-        return attention.tree_attention(*tensors, 1, None, 0.25, None, config, splits)
+        return attention.tree_attention(*tensors, 1, None, 0.25, None, 4096, config, splits)
 
     out = by_kernel(run, *arguments(case))
     assert out.dtype == dtype
@@ -184,7 +184,7 @@ def test_bad_input_is_named(tree_of, change, message):
 
 def test_bad_options_are_named(tree_of):
     case = arguments(make(tree_of))
-    for option in ({"window": 0}, {"page_size": 0}):
+    for option in ({"window": 0}, {"page_size": 0}, {"longest": 0}):
         with pytest.raises(ValueError, match="allowed is 1 or more"):
             ddtree.tree_attention(*case, **option)
 

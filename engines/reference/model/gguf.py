@@ -86,7 +86,7 @@ def _write(gguf_path: Path, folder: Path) -> None:
     _write_json(folder / "config.json", config)
     _write_json(folder / "generation_config.json", {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": eos})
     tokenizer.save_pretrained(folder)
-    _inline_chat_template(folder)
+    _complete_tokenizer_config(folder, config["max_position_embeddings"])
 
 
 def _tensors(gguf_path: Path, config: dict[str, Any]) -> dict[str, Tensor]:
@@ -123,12 +123,15 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def _inline_chat_template(folder: Path) -> None:
-    """Keep the chat template in tokenizer_config.json, where every server looks for it."""
-    template = folder / "chat_template.jinja"
+def _complete_tokenizer_config(folder: Path, context: int) -> None:
+    """The chat template where every server looks for it, and the context: without one transformers says 1e30, which
+    no JSON integer of SGLang's can hold.
+    """
+    path, template = folder / "tokenizer_config.json", folder / "chat_template.jinja"
+    config = json.loads(path.read_text()) | {"model_max_length": context}
     if template.is_file():
-        path = folder / "tokenizer_config.json"
-        _write_json(path, json.loads(path.read_text()) | {"chat_template": template.read_text()})
+        config["chat_template"] = template.read_text()
+    _write_json(path, config)
 
 
 def main(arguments: list[str]) -> int:

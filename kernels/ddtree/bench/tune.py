@@ -48,8 +48,10 @@ def candidates(size: int, rows: int, large: bool) -> Iterator[Config]:
 
 
 def _run(case: data.Attention, config: Config, splits: int | None = None) -> torch.Tensor:
+    arguments = case.arguments()
+    longest = arguments["table"].shape[-1] * case.page
     options = {"page_size": case.page, "rows": None, "scale": case.query.shape[3] ** -0.5, "window": None}
-    return tree_attention(**case.arguments(), **options, config=config, splits=splits)
+    return tree_attention(**arguments, **options, longest=longest, config=config, splits=splits)
 
 
 def compiles(job: tuple[int, Config]) -> bool:

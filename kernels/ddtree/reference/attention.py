@@ -19,6 +19,7 @@ def tree_attention(
     rows: torch.Tensor | None,
     scale: float,
     window: int | None,
+    longest: int,
 ) -> torch.Tensor:
     """As `ddtree.attention.tree_attention`."""
     mask, out = ancestor_mask(tree.ancestors), torch.empty_like(query)

@@ -126,6 +126,7 @@ def attend(
         rows=metadata.kv_indptr[:rows],
         scale=layer.scaling,
         window=layer.sliding_window_size + 1 if layer.sliding_window_size > 0 else None,
+        longest=backend.max_context_len,
     )
     return out.view(-1, heads * size)
 

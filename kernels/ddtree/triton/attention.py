@@ -27,6 +27,7 @@ def tree_attention(
     rows: torch.Tensor | None,
     scale: float,
     window: int | None,
+    longest: int,
     config: Config | None = None,
     splits: int | None = None,
 ) -> torch.Tensor:
@@ -44,11 +45,10 @@ def tree_attention(
     target, packed = target_of(query.device), nodes * (heads // kv_heads)
     # With a window every row keeps its depth, for which a block of 256 rows has no registers left.
     tuned = packed if window is None else min(packed, 128)
-    length = table.shape[-1] * page_size
-    config = config or config_of(target, tuned, size, query.element_size(), length)
+    config = config or config_of(target, tuned, size, query.element_size(), longest)
     blocks = triton.cdiv(packed, config.block_m)
     if splits is None:
-        tiles = triton.cdiv(length, config.block_n)
+        tiles = triton.cdiv(longest, config.block_n)
         splits = splits_of(blocks * batch * kv_heads, target.processors * config.resident, tiles, config)
     out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     pairs, padded = batch * kv_heads, max(16, triton.next_power_of_2(size))

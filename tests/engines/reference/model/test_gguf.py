@@ -90,7 +90,9 @@ def test_the_converted_folder_is_the_same_model(tmp_path: Path, tied: bool) -> N
 
     tokenizer = AutoTokenizer.from_pretrained(made)
     assert tokenizer.encode("abc") == [7]
-    assert "chat_template" in json.loads((made / "tokenizer_config.json").read_text())
+    tokenizer = json.loads((made / "tokenizer_config.json").read_text())
+    assert "chat_template" in tokenizer
+    assert tokenizer["model_max_length"] == json.loads((made / "config.json").read_text())["max_position_embeddings"]
 
 
 def test_what_cannot_be_converted_leaves_nothing_behind(tmp_path: Path) -> None:
