@@ -37,7 +37,7 @@ $(VENV)/.installed: pyproject.toml kernels/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, not " + sys.version) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable kernels --editable '.[reference,dashboard,datasets,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable kernels --editable '.[reference,dashboard,datasets,search,dev]'
 	touch $@
 
 clean:

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -30,12 +31,24 @@ from playwright.sync_api import Page, sync_playwright
 from dashboards.app.runs_page import FIRST
 from engines.base import Arm, Deployment, Method, SpecCounters, StageTimes
 from orchestrator.decision import decide
+from orchestrator.environment import describe
 from orchestrator.index import build_index, stamp_of, write_index
+from orchestrator.metrics.outputs import make_outputs
 from orchestrator.plan import Plan, Trial, make_plan
 from orchestrator.prompts import Prompt, PromptSet
-from orchestrator.records import GateResult, JournalEntry, TrialRecord, TrialState, request_frame
+from orchestrator.records import (
+    DraftTrees,
+    GateResult,
+    JournalEntry,
+    TreeNode,
+    TreeStep,
+    TrialRecord,
+    TrialState,
+    request_frame,
+)
 from orchestrator.spec import SweepSpec, dump_spec
 from orchestrator.store import RunStore, write_text
+from orchestrator.trees import STEPS
 
 RUNS, TEMPLATES, BLOCKS, PROMPTS = 200, 4, 10, 500
 REPEATS = 5
@@ -138,7 +151,10 @@ def _draw(store: RunStore, number: int) -> None:
         for a in plan.arms
         if a.speculative
     ]
-    store.write_decision(decide(plan, store.trials(), store.requests(), gates))
+    trials, requests = store.trials(), store.requests()
+    decision = decide(plan, trials, requests, gates)
+    store.write_outputs(make_outputs(plan, trials, requests, decision.summaries, store.telemetry))
+    store.write_decision(decision)
     write_index(store, build_index(store), stamp_of(store))
 
 
@@ -180,7 +196,7 @@ def _trial(store: RunStore, trial: Trial, draw: np.random.Generator, clock: date
         state=TrialState.VALID,
         slot=f"slot-{trial.block % 2}",
         identity={"engine": trial.arm.engine, "method": trial.arm.method.value, "budget": trial.arm.budget},
-        counters={},
+        counters=asdict(counters),
         stages={name: getattr(stages, name) for name in StageTimes.__dataclass_fields__},
         warmup_requests=3,
         warmup_flat=True,
@@ -200,10 +216,23 @@ def _trial(store: RunStore, trial: Trial, draw: np.random.Generator, clock: date
             "gpu_power_w": 410 + 12 * noise[4],
         }
     )
-    store.write_trial(record, request_frame(rows), telemetry, counters, stages, b"")
+    store.write_trial(record, request_frame(rows), telemetry, counters, stages, b"", _trees(trial))
     for state in (TrialState.STARTED, TrialState.VALID):
         store.journal(_entry(record, state, clock, seconds))
     return clock + timedelta(seconds=seconds + 1)
+
+
+def _trees(trial: Trial) -> DraftTrees | None:
+    """Of an arm's first trial: binary trees as large as its budget."""
+    if trial.block or not trial.arm.speculative:
+        return None
+    nodes = [TreeNode(token_id=0, text="root", parent=-1, depth=0, log_prob=0.0)]
+    for number in range(1, 1 + (trial.arm.budget or 7)):
+        parent = (number - 1) // 2 if trial.arm.budget else number - 1
+        depth, score = nodes[parent].depth + 1, -0.1 * number
+        nodes.append(TreeNode(token_id=number, text=f" t{number}", parent=parent, depth=depth, log_prob=score))
+    step = TreeStep(nodes=nodes, accepted=[0, 1], bonus_id=1, bonus_text=" bonus")
+    return DraftTrees(prompt_id=trial.prompts[0].prompt_id, steps=[step] * STEPS)
 
 
 def _entry(record: TrialRecord, state: TrialState, clock: datetime, seconds: float) -> JournalEntry:
@@ -259,13 +288,16 @@ def _request(prompt: Prompt, tokens: int, steps: int, start: float, first: float
         "prompt_token_ids": [1, 2, 3],
         "text": f"SYNTHETIC text of {prompt.prompt_id}",
         "error": "",
+        "chunk_times": [],
+        "chunk_tokens": [],
+        "coalesced": 0,
     }
 
 
 def _copy(template: RunStore, store: RunStore, number: int) -> None:
     """The template's trials by link, everything else as files of its own; it began `number` hours later."""
     shutil.copytree(template.trials_folder, store.trials_folder, copy_function=os.link)
-    for name in ("sweep.yaml", "environment.json", "decision.json"):
+    for name in ("sweep.yaml", "environment.json", "decision.json", "outputs.json"):
         shutil.copyfile(template.folder / name, store.folder / name)
     later = timedelta(hours=number)
     lines = [
@@ -289,6 +321,20 @@ def _count(folder: Path) -> dict[str, int]:
     return {"runs": len(list(folder.glob("*/sweep.yaml"))), "trials": trials, "requests": sum(rows) * RUNS // TEMPLATES}
 
 
+def _machine(chromium: str) -> dict[str, object]:
+    """What the seconds were measured on, and how busy it was when they were."""
+    told = describe()
+    version = subprocess.run([chromium, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    return {
+        "cpu": told["cpu"],
+        "cores": os.cpu_count(),
+        "memory_bytes": told["memory_bytes"],
+        "python": platform.python_version(),
+        "chromium": version,
+        "load_average_before": round(os.getloadavg()[0], 2),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", type=Path, required=True)
@@ -298,7 +344,7 @@ def main() -> None:
     make_store(arguments.store)
     result = {
         "synthetic": True,
-        "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()},
+        "machine": _machine(arguments.chromium),
         "store": _count(arguments.store),
         "limits": {"list_s": 1.0, "run_s": 2.0},
         "seconds": measure(arguments.store, arguments.chromium),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dashboards.run import Run
 from dashboards.text import bounds, count, ratio
-from orchestrator.records import Comparison, Decision, PointDecision, TrialState, Verdict
+from orchestrator.records import ArmSummary, Comparison, Decision, PointDecision, TrialState, Verdict
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,21 @@ def headline(run: Run) -> str:
 def decided_point(decision: Decision) -> PointDecision | None:
     """The workload point that the decision is for."""
     return next((point for point in decision.points if point.concurrency == decision.concurrency), None)
+
+
+def point_summaries(decision: Decision) -> list[ArmSummary]:
+    """The summaries at the decision's concurrency."""
+    return [summary for summary in decision.summaries if summary.concurrency == decision.concurrency]
+
+
+def at_concurrency(run: Run, concurrency: int) -> Run:
+    """The run as its figures show it at another of its workload points; itself where it has no such point."""
+    decision = run.decision
+    point = next((p for p in decision.points if p.concurrency == concurrency), None) if decision else None
+    if decision is None or point is None:
+        return run
+    shown = {"concurrency": concurrency, "verdict": point.verdict, "arm": point.arm}
+    return replace(run, decision=decision.model_copy(update=shown))
 
 
 def winner(decision: Decision) -> str | None:

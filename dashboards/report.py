@@ -56,7 +56,7 @@ def render(run: Run) -> str:
     }
     environment.globals |= {name: getattr(text, name) for name in ("count", "tok_s", "tokens", "ratio")}
     divergences = worst(run.divergences, _MOST_PASSAGES)
-    scripts = [get_plotlyjs(), asset("report.js")]
+    scripts = [get_plotlyjs(), asset("app/assets/figures.js")]
     return environment.get_template("report.html.j2").render(
         run=run,
         decision=run.decision,
@@ -72,7 +72,7 @@ def render(run: Run) -> str:
         bad_trials=[trial for trial in run.trials if trial.state is not TrialState.VALID],
         environment=list(flatten(run.environment)),
         command=_command(run),
-        style=Markup(asset("report.css")),  # noqa: S704  # a file of ours
+        style=Markup(asset("templates/report.css")),  # noqa: S704  # a file of ours
         scripts=[Markup(script) for script in scripts],  # noqa: S704  # Plotly's and ours
         policy=_policy(scripts),
         embed=embed,
@@ -133,6 +133,6 @@ def _policy(scripts: Sequence[str]) -> str:
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def asset(name: str) -> str:
-    """A file that report and dashboard share."""
-    return (files("dashboards") / "templates" / name).read_text(encoding="utf-8")
+def asset(path: str) -> str:
+    """A script or style sheet of this package."""
+    return (files("dashboards") / path).read_text(encoding="utf-8")

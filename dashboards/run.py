@@ -1,31 +1,32 @@
-"""A stored run as the report needs it. What is damaged is left out and named; the rest is still shown."""
+"""A stored run as report and pages need it. What is damaged is left out and named; the rest is still shown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import pandas as pd
-import yaml
-from pydantic import ValidationError
 
-from dashboards.figures.slots import run_start
+from dashboards.figures.slots import minutes_after, run_start
 from dashboards.theme import ArmKey, ArmStyle, arm_styles
+from orchestrator.cards import DAMAGE, complaint
 from orchestrator.errors import InputError
-from orchestrator.records import REQUEST_COLUMNS, Decision, Divergence, JournalEntry, TrialRecord
+from orchestrator.index import KEYS, Index, open_index
+from orchestrator.outputs import Outputs
+from orchestrator.records import REQUEST_COLUMNS, Decision, Divergence, DraftTrees, JournalEntry, TrialRecord
 from orchestrator.spec import SweepSpec
 from orchestrator.store import RunStore
 
 T = TypeVar("T")
 
-_DAMAGE = (InputError, OSError, ValueError, KeyError, TypeError, yaml.YAMLError)
-
 
 @dataclass(frozen=True)
 class Run:
-    """Everything a run's folder says. `problems`: a line for each file that could not be read."""
+    """Everything a run's folder says: requests, goodput and depths as orchestrator.index.Index has them, telemetry with
+    arm, slot and minutes since the first trial began, `trees` by arm. `problems`: a line for each file that could not
+    be read."""
 
     name: str
     sweep_text: str
@@ -35,6 +36,10 @@ class Run:
     trials: list[TrialRecord]
     requests: pd.DataFrame
     telemetry: pd.DataFrame
+    goodput: pd.DataFrame
+    depths: pd.DataFrame
+    trees: dict[str, DraftTrees]
+    outputs: Outputs | None
     divergences: pd.DataFrame
     decision: Decision | None
     styles: dict[str, ArmStyle]
@@ -50,11 +55,11 @@ def load_run(store: RunStore) -> Run:
     def attempt(what: str, read: Callable[[], T], otherwise: T) -> T:
         try:
             return read()
-        except _DAMAGE as error:
-            problems.append(_complaint(store, what, error))
+        except DAMAGE as error:
+            problems.append(complaint(what, error))
             return otherwise
 
-    trials: list[TrialRecord] = attempt("trials", store.trials, [])
+    index = open_index(store)
     decision: Decision | None = attempt("decision.json", store.decision, None)
     spec: SweepSpec | None = attempt("sweep.yaml", lambda: SweepSpec.model_validate(store.sweep()), None)
     divergences = attempt("equivalence.parquet", lambda: _divergences(store), _no_divergences())
@@ -64,13 +69,17 @@ def load_run(store: RunStore) -> Run:
         spec=spec,
         environment=attempt("environment.json", store.environment, {}),
         entries=attempt("journal.jsonl", store.entries, []),
-        trials=trials,
-        requests=attempt("requests.parquet of a trial", lambda: _requests(store), _no_requests()),
-        telemetry=attempt("telemetry.parquet of a trial", lambda: _telemetry(store, trials), pd.DataFrame()),
+        trials=index.trials,
+        requests=index.requests.reindex(columns=[*KEYS, *REQUEST_COLUMNS]),
+        telemetry=_placed(index),
+        goodput=index.goodput,
+        depths=index.depths,
+        trees=_trees(store, index.trials, attempt),
+        outputs=attempt("outputs.json", store.outputs, None),
         divergences=divergences,
         decision=decision,
-        styles=arm_styles(_arm_keys(spec, decision, trials, divergences["arm"])),
-        problems=problems,
+        styles=arm_styles(_arm_keys(spec, decision, index.trials, divergences["arm"])),
+        problems=[*problems, *index.problems],
     )
 
 
@@ -94,26 +103,33 @@ def _arm_keys(
     return list(keys.values())
 
 
-def _requests(store: RunStore) -> pd.DataFrame:
-    frame = store.requests()
-    return _checked(frame, REQUEST_COLUMNS) if len(frame.columns) else _no_requests()
-
-
 def _divergences(store: RunStore) -> pd.DataFrame:
     path = store.folder / "equivalence.parquet"
     return _checked(pd.read_parquet(path), Divergence.model_fields) if path.exists() else _no_divergences()
 
 
-def _telemetry(store: RunStore, trials: list[TrialRecord]) -> pd.DataFrame:
-    """All trials' telemetry with columns trial, arm, slot and minutes since the first trial began."""
-    frames = []
+def _placed(index: Index) -> pd.DataFrame:
+    """Telemetry with each trial's arm and slot, and minutes since the first trial began."""
+    if "time" not in index.telemetry:
+        return pd.DataFrame()
+    start = run_start(index.trials)
+    places = pd.DataFrame(
+        [(t.digest, t.arm, t.slot, minutes_after(start, t)) for t in index.trials],
+        columns=["trial", "arm", "slot", "minutes"],
+    )
+    frame = index.telemetry.merge(places, on="trial")
+    return frame.assign(minutes=frame["minutes"] + frame["time"] / 60)
+
+
+def _trees(store: RunStore, trials: list[TrialRecord], attempt: Callable[..., Any]) -> dict[str, DraftTrees]:
+    """By arm, of the trial that recorded some."""
+    found: dict[str, DraftTrees] = {}
     for trial in trials:
-        frame = store.telemetry(trial.digest)
-        if "time" in frame:
-            offset = (datetime.fromisoformat(trial.started_at) - run_start(trials)).total_seconds()
-            minutes = (frame["time"] + offset) / 60
-            frames.append(frame.assign(trial=trial.digest, arm=trial.arm, slot=trial.slot, minutes=minutes))
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+        what = f"trial {trial.digest[:12]}, trees.json"
+        trees = attempt(what, partial(store.trees, trial.digest), None) if trial.block == 0 else None
+        if trees is not None:
+            found.setdefault(trial.arm, trees)
+    return found
 
 
 def _checked(frame: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
@@ -123,18 +139,5 @@ def _checked(frame: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
     return frame
 
 
-def _no_requests() -> pd.DataFrame:
-    return pd.DataFrame(columns=["trial", "arm", "concurrency", "block", *REQUEST_COLUMNS])
-
-
 def _no_divergences() -> pd.DataFrame:
     return pd.DataFrame(columns=list(Divergence.model_fields))
-
-
-def _complaint(store: RunStore, what: str, error: Exception) -> str:
-    text = str(error).replace(f"{store.folder}/", "")
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        text = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    first_line = text.splitlines()[0] if text else type(error).__name__
-    return first_line if first_line.startswith(what) else f"{what}: {first_line}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Method(StrEnum):
@@ -56,7 +56,10 @@ class Arm:
 
 @dataclass(frozen=True)
 class Deployment:
-    """Where and how an engine is to run: resolved from the profile, the same for every arm of one engine."""
+    """Where and how an engine is to run: resolved from the profile, the same for every arm of one engine.
+
+    `image`: content digest of the container image that `interpreter` is in; None for one of this machine.
+    """
 
     software: str
     interpreter: str
@@ -72,6 +75,7 @@ class Deployment:
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     ready_timeout_s: float = 300.0
+    image: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,29 @@ class Endpoint:
 
     base_url: str
     model: str
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Where an engine takes streamed requests, and what its answers look like.
+
+    `reader`: `module:function` that turns an event of the stream into a chunk of an OpenAI chat completion, for the
+    load generator's process, so it needs the standard library only; empty where events are such chunks.
+    """
+
+    path: str
+    reader: str = ""
+
+
+OPENAI = Dialect("/v1/chat/completions")
+
+
+@dataclass(frozen=True)
+class Call:
+    """The body of a streamed request. `prompt_token_ids`: the prompt, where the answer will not tell."""
+
+    body: Mapping[str, object]
+    prompt_token_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,6 +158,9 @@ class SpecCounters:
         return 1 + self.accepted / self.verify_steps if self.verify_steps else float("nan")
 
 
+ALL_COUNTS = frozenset(item.name for item in fields(SpecCounters))
+
+
 def _pad(counters: SpecCounters, width: int) -> tuple[int, ...]:
     return counters.accepted_by_depth + (0,) * (width - len(counters.accepted_by_depth))
 
@@ -165,20 +195,53 @@ class Ranking:
         return self.log_probs[0] - self.log_probs[self.token_ids.index(token_id)]
 
 
+@dataclass(frozen=True)
+class DraftNode:
+    """A node of a draft tree. `parent` is -1 at the root, the token emitted last; `log_prob` is the drafter's, of the
+    whole path from the root."""
+
+    token_id: int
+    text: str
+    parent: int
+    depth: int
+    log_prob: float
+
+
+@dataclass(frozen=True)
+class DraftTree:
+    """One verify step. Nodes come root first and then best first, so that a smaller budget would have kept a beginning
+    of them (an arm with `chain` aside). `accepted`: the nodes of the accepted path, the root included; the bonus token
+    is the target's own after it."""
+
+    nodes: tuple[DraftNode, ...]
+    accepted: tuple[int, ...]
+    bonus_id: int
+    bonus_text: str
+
+
 class Engine(Protocol):
     """One adapter per engine program. Stateless: everything about a running server is in its Endpoint."""
 
     name: str
     methods: frozenset[Method]
+    server_counts: frozenset[str]
+    """The fields of SpecCounters that `counters` tells; the others are the sum of what the requests tell."""
+    dialect: Dialect
 
     def validate(self, arm: Arm, deployment: Deployment) -> None:
         """Raise EngineError when this engine cannot run the arm there, as far as that shows before it is started."""
 
     def software(self, interpreter: str) -> str:
-        """Version of the engine, and of our code in it: part of a trial's identity."""
+        """Version of the engine, and of our code in it: part of a trial's identity.
+
+        `engines.containers.python` says how to run an interpreter, which may be an image's.
+        """
 
     def command(self, arm: Arm, deployment: Deployment, port: int) -> list[str]:
         """The argument list of the server. Two arms with equal commands share one process; see `configure`."""
+
+    def serve(self, arm: Arm, deployment: Deployment, host: str, port: int) -> list[str]:
+        """As `command`, of a server that comes up as the arm without `configure` and listens on `host`: a release."""
 
     def env(self, arm: Arm, deployment: Deployment) -> Mapping[str, str]:
         """Environment variables on top of the inherited ones."""
@@ -188,6 +251,9 @@ class Engine(Protocol):
 
     async def healthy(self, endpoint: Endpoint) -> bool:
         """Whether the server takes requests yet. False while it loads; never raises for a refused connection."""
+
+    def death(self, log: str) -> str:
+        """Why a server ended, in one line, where that takes knowledge of this engine's log; else empty."""
 
     async def configure(self, endpoint: Endpoint, arm: Arm) -> None:
         """Bring a running server to the arm, where one command serves several arms; else nothing to do."""
@@ -201,8 +267,15 @@ class Engine(Protocol):
     async def stages(self, endpoint: Endpoint) -> StageTimes | None:
         """Stage times since the server started; None where the engine does not tell."""
 
+    async def draft_trees(self, endpoint: Endpoint, token_ids: list[int], steps: int) -> tuple[DraftTree, ...] | None:
+        """What is drafted and accepted in the first verify steps after a prompt, decoded greedily on an idle server;
+        None where the engine does not tell."""
+
     async def flush(self, endpoint: Endpoint) -> None:
         """Empty the prefix cache. Nothing to do for an engine without one."""
+
+    async def call(self, endpoint: Endpoint, chat: Mapping[str, Any]) -> Call:
+        """An OpenAI chat completion's body in the engine's dialect. Asked for before a load's first request is sent."""
 
     def request_fields(self) -> Mapping[str, object]:
         """Fields added to every request body so that token ids and per-request counters come back."""
@@ -215,7 +288,8 @@ class Engine(Protocol):
 
 
 def check_identity(identity: Identity, arm: Arm, deployment: Deployment) -> None:
-    """Raise IdentityError where the server's own words differ from what was asked for."""
+    """Raise IdentityError where the server's own words differ from what was asked for. An option is compared with the
+    setting of its name, where there is one."""
     expected = {
         "engine": arm.engine,
         "method": arm.method,
@@ -225,7 +299,10 @@ def check_identity(identity: Identity, arm: Arm, deployment: Deployment) -> None
         "drafter_digest": deployment.drafter_digest if arm.needs_drafter else identity.drafter_digest,
         "dtype": deployment.dtype,
     }
-    for name, value in expected.items():
-        actual = getattr(identity, name)
+    pairs: list[tuple[str, object, object]]
+    pairs = [(name, getattr(identity, name), value) for name, value in expected.items()]
+    told = identity.settings
+    pairs += [(name, told[name], value) for name, value in arm.options.items() if name in told]
+    for name, actual, value in pairs:
         if actual != value:
             raise IdentityError(f"arm {arm.name!r}: the server says {name} = {actual!r}, the arm says {value!r}")

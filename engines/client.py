@@ -11,11 +11,12 @@ from typing import Any
 
 import aiohttp
 
-from engines.base import Endpoint, EngineError, Identity, Method, SpecCounters, StageTimes
+from engines.base import DraftNode, DraftTree, Endpoint, EngineError, Identity, Method, SpecCounters, StageTimes
 from engines.messages import error_message, one_line
 
 _PROBE_S = 2.0
 _CALL_S = 30.0
+_RECORDING_S = 120.0
 
 Json = Mapping[str, Any]
 
@@ -81,6 +82,20 @@ async def stages(endpoint: Endpoint) -> StageTimes:
         return StageTimes(**info["stages"])
     except (KeyError, TypeError) as error:
         raise _unreadable(endpoint, "stages", error) from error
+
+
+async def draft_trees(endpoint: Endpoint, token_ids: list[int], steps: int) -> tuple[DraftTree, ...]:
+    answer = await post_json(endpoint, "/draft_trees", {"prompt": token_ids, "steps": steps}, _RECORDING_S)
+    try:
+        return tuple(_draft_tree(tree) for tree in answer["trees"])
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {one_line(str(error))}"
+        raise EngineError(f"{endpoint.base_url}/draft_trees: the trees cannot be read ({reason})") from error
+
+
+def _draft_tree(data: Json) -> DraftTree:
+    nodes = tuple(DraftNode(**node) for node in data["nodes"])
+    return DraftTree(nodes, tuple(data["accepted"]), data["bonus_id"], data["bonus_text"])
 
 
 def usage_counters(chunk: Json) -> SpecCounters | None:

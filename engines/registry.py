@@ -9,6 +9,7 @@ from engines.base import Engine, EngineError
 _ADAPTERS = {
     "fake": "engines.fake.adapter:FakeEngine",
     "reference": "engines.reference.adapter:ReferenceEngine",
+    "sglang": "engines.sglang.adapter:SglangEngine",
     "vllm": "engines.vllm.adapter:VllmEngine",
 }
 

@@ -1,17 +1,15 @@
-"""One streamed answer: the chunks of an OpenAI chat completion put together, timed and believed only when complete."""
+"""One answer as the load client received it: believed only when complete, and a row of requests.parquet."""
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engines.base import Engine, SpecCounters
-from engines.messages import error_message, one_line
+from engines.base import Engine, EngineError, SpecCounters
+from engines.messages import one_line
 from orchestrator.prompts import Prompt
-
-Chunk = dict[str, Any]
 
 
 class BadAnswerError(Exception):
@@ -20,9 +18,10 @@ class BadAnswerError(Exception):
 
 @dataclass
 class Answer:
-    """A row of requests.parquet while its answer comes in. Times are time.perf_counter()'s, NaN for what never came.
+    """Times are time.perf_counter()'s, NaN for what never came.
 
-    A content chunk is one with text or token ids: a token whose text waits for the rest of its UTF-8 bytes is there.
+    `chunk_times` and `chunk_tokens` hold the arrival and the token ids of each content chunk; `coalesced` counts the
+    chunks that came in one read with the one before them.
     """
 
     prompt: Prompt
@@ -32,56 +31,63 @@ class Answer:
     last: float = math.nan
     first_chunk_tokens: int = 0
     chunks: int = 0
+    coalesced: int = 0
     prompt_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     finish_reason: str = "error"
     counters: SpecCounters | None = None
+    chunk_times: list[float] = field(default_factory=list)
+    chunk_tokens: list[int] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     prompt_token_ids: list[int] = field(default_factory=list)
     text: str = ""
     error: str = ""
-    _usage: Chunk | None = None
 
-    def take(self, event: str, at: float) -> None:
-        """Add one event of the stream that arrived at `at`."""
-        chunk = _decode(event)
-        if chunk.get("usage"):
-            self._usage = chunk
-        for choice in chunk.get("choices") or []:
-            self._add(choice, at)
-            self.prompt_token_ids = choice.get("prompt_token_ids") or self.prompt_token_ids
-        self.prompt_token_ids = chunk.get("prompt_token_ids") or self.prompt_token_ids
+    @classmethod
+    def received(cls, prompt: Prompt, report: Mapping[str, Any], engine: Engine) -> Answer:
+        """From `Stream.report`. Whatever the server's counts lack or contradict is the answer's `error`."""
+        times, tokens = report["times"], report["tokens"]
+        answer = cls(
+            prompt,
+            scheduled=_time(report["scheduled"]),
+            sent=_time(report["sent"]),
+            first=times[0] if times else math.nan,
+            last=times[-1] if times else math.nan,
+            first_chunk_tokens=tokens[0] if tokens else 0,
+            chunks=len(times),
+            coalesced=report["coalesced"],
+            finish_reason=str(report["finish_reason"]),
+            chunk_times=times,
+            chunk_tokens=tokens,
+            token_ids=report["token_ids"],
+            prompt_token_ids=report["prompt_token_ids"],
+            text=report["text"],
+            error=report["error"],
+        )
+        if not answer.error:
+            try:
+                answer._believe(report["usage"], engine)
+            except (BadAnswerError, EngineError) as error:
+                answer.fail(str(error))
+        return answer
 
-    def _add(self, choice: Chunk, at: float) -> None:
-        text = (choice.get("delta") or {}).get("content") or ""
-        token_ids = choice.get("token_ids") or []
-        self.finish_reason = choice.get("finish_reason") or self.finish_reason
-        if not text and not token_ids:
-            return
-        if math.isnan(self.first):
-            self.first, self.first_chunk_tokens = at, len(token_ids)
-        self.last = at
-        self.chunks += 1
-        self.text += text
-        self.token_ids.extend(token_ids)
-
-    def finish(self, engine: Engine) -> None:
-        """Take the server's counts after the last event. BadAnswerError when they are missing or do not fit."""
-        if self._usage is None:
-            raise BadAnswerError("the server sent no usage")
-        usage = self._usage["usage"]
+    def _believe(self, chunk: dict[str, Any], engine: Engine) -> None:
+        """Take the server's counts from the chunk with its usage. BadAnswerError when they do not fit."""
+        usage = chunk["usage"]
         try:
             self.prompt_tokens = int(usage["prompt_tokens"])
             self.output_tokens = int(usage["completion_tokens"])
             self.cached_tokens = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BadAnswerError(f"the server's usage cannot be read: {one_line(str(usage))}") from error
-        self.counters = engine.request_counters(self._usage)
+        self.counters = engine.request_counters(chunk)
         if self.output_tokens < 1:
             raise BadAnswerError("the server generated no token")
         if len(self.token_ids) != self.output_tokens:
             raise BadAnswerError(f"{len(self.token_ids)} token ids came, usage says {self.output_tokens} tokens")
+        if not _are_ids(self.token_ids) or not _are_ids(self.prompt_token_ids):
+            raise BadAnswerError("the server's token ids are no whole numbers")
         if self.finish_reason not in ("stop", "length"):
             raise BadAnswerError(f"finish_reason is {self.finish_reason!r} instead of stop or length")
 
@@ -120,16 +126,16 @@ class Answer:
             "prompt_token_ids": self.prompt_token_ids,
             "text": self.text,
             "error": self.error,
+            "chunk_times": [at - zero for at in self.chunk_times],
+            "chunk_tokens": self.chunk_tokens,
+            "coalesced": self.coalesced,
         }
 
 
-def _decode(event: str) -> Chunk:
-    try:
-        chunk = json.loads(event)
-    except ValueError as error:
-        raise BadAnswerError(f"a chunk is not JSON: {one_line(event)}") from error
-    if not isinstance(chunk, dict):
-        raise BadAnswerError(f"a chunk is not an object: {one_line(event)}")
-    if chunk.get("error"):
-        raise BadAnswerError(f"the server broke off: {error_message(event)}")
-    return chunk
+def _time(value: float | None) -> float:
+    """JSON has no NaN."""
+    return math.nan if value is None else value
+
+
+def _are_ids(values: object) -> bool:
+    return isinstance(values, list) and all(type(value) is int for value in values)

@@ -17,12 +17,14 @@ from orchestrator.records import (
     Decision,
     Interval,
     JournalEntry,
+    Look,
     PointDecision,
     Record,
     TrialRecord,
     TrialState,
     Verdict,
 )
+from orchestrator.rounds import planned as due
 from orchestrator.spec import SweepSpec
 from orchestrator.store import RunStore, read_record, write_text
 
@@ -73,7 +75,9 @@ class Card(Record):
     problems: list[str]
 
 
-class _Kept(Record):
+class Kept(Record):
+    """A card and what its run looked like when it was read."""
+
     stamp: str
     card: Card
 
@@ -84,7 +88,7 @@ class Shelf:
 
     def __init__(self, runs: Path) -> None:
         self._runs = runs
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, Kept] = {}
 
     def names(self) -> list[str]:
         """Folders that hold a run. A link is not followed: it may lead out of the folder of runs."""
@@ -113,11 +117,20 @@ class Shelf:
         stamp = stamp_of(store)
         kept = self._kept.get(name) or _stored(store)
         if kept is None or kept.stamp != stamp:
-            kept = _Kept(stamp=stamp, card=read_card(store))
-            if kept.card.verdict is not None:
-                _keep(store, kept)
+            kept = write_card(store)
         self._kept[name] = kept
         return kept.card
+
+
+def write_card(store: RunStore) -> Kept:
+    """Read a run's card and, once the run is decided, keep it beside the run. A folder that cannot be written costs the
+    next reader some time and nothing else."""
+    kept = Kept(stamp=stamp_of(store), card=read_card(store))
+    if kept.card.verdict is not None:
+        with contextlib.suppress(OSError):
+            (store.folder / "index").mkdir(exist_ok=True)
+            write_text(store.folder / "index" / _CARD, kept.model_dump_json())
+    return kept
 
 
 def stamp_of(store: RunStore) -> str:
@@ -156,6 +169,7 @@ def read_card(store: RunStore) -> Card:
     decision: Decision | None = attempt("decision.json", store.decision, None)
     no_entries: list[JournalEntry] = []
     none: list[str] = []
+    no_looks: list[Look] = []
     entries = attempt("journal.jsonl", store.entries, no_entries)
     started = entries[0].time if entries else ""
     point = _decided(decision)
@@ -174,18 +188,18 @@ def read_card(store: RunStore) -> Card:
         models=attempt("trials", lambda: _models(store, spec), none),
         gpus=attempt("environment.json", lambda: _gpus(store), none),
         started=started,
-        progress=progress(spec, entries),
+        progress=progress(spec, entries, attempt("looks.jsonl", store.looks, no_looks)),
         problems=problems,
     )
 
 
-def progress(spec: SweepSpec | None, entries: Sequence[JournalEntry]) -> Progress:
-    """How far a run is by its journal."""
+def progress(spec: SweepSpec | None, entries: Sequence[JournalEntry], looks: Sequence[Look] = ()) -> Progress:
+    """How far a run is by its journal, among the blocks that are due after `looks`."""
     latest = {entry.trial: entry for entry in entries}
     states = Counter(entry.state for entry in latest.values())
     planned = None
     if spec:
-        planned = len(spec.expanded_arms()) * len(spec.workload.concurrency) * spec.blocks.count
+        planned = sum(due(spec, looks).values())
     ended = [entry for entry in latest.values() if entry.state is not TrialState.STARTED]
     # A slot has one trial at a time: what it started before its last one was cut off.
     now = {entry.slot: entry for entry in entries}
@@ -211,7 +225,8 @@ def complaint(what: str, error: Exception) -> str:
         first = error.errors()[0]
         text = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     line = text.splitlines()[0] if text else type(error).__name__
-    return f"{what}: {line}"
+    # Errors of the store begin with the file's whole path.
+    return line[line.index(what) :] if what in line else f"{what}: {line}"
 
 
 def _mark(path: Path) -> str:
@@ -222,17 +237,10 @@ def _mark(path: Path) -> str:
     return f"{status.st_mtime_ns}:{status.st_size}"
 
 
-def _stored(store: RunStore) -> _Kept | None:
+def _stored(store: RunStore) -> Kept | None:
     with contextlib.suppress(*DAMAGE):
-        return read_record(store.folder / "index" / _CARD, _Kept)
+        return read_record(store.folder / "index" / _CARD, Kept)
     return None
-
-
-def _keep(store: RunStore, kept: _Kept) -> None:
-    """A folder that cannot be written costs the next start some time and nothing else."""
-    with contextlib.suppress(OSError):
-        (store.folder / "index").mkdir(exist_ok=True)
-        write_text(store.folder / "index" / _CARD, kept.model_dump_json())
 
 
 def _spec(store: RunStore) -> SweepSpec:

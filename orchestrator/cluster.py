@@ -53,6 +53,7 @@ class Choice:
     slots: int
     match: MatchSpec
     line: str
+    resident: int = 1
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ def choose_profile(spec: SweepSpec, wanted: str, offers: Sequence[Offer]) -> Cho
         needed = 1 if profile.slots == "all" else profile.slots
         if available >= needed:
             slots = available if profile.slots == "all" else profile.slots
-            return Choice(name, slots, profile.match, _line(name, slots, profile.match, refused))
+            line = _line(name, slots, profile.match, refused)
+            return Choice(name, slots, profile.match, line, profile.resident)
         refused.append(f"{name} needs {_describe(profile)}, found {_found(offers)}")
     raise InputError("no profile fits: " + "; ".join(refused))
 

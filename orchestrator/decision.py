@@ -9,11 +9,13 @@ import pandas as pd
 from engines.base import Arm
 from orchestrator.judgement import Point
 from orchestrator.metrics import measure, summarise
-from orchestrator.plan import Plan
-from orchestrator.records import Decision, GateResult, PointDecision, TrialRecord, TrialState
-from orchestrator.selection import measurements
+from orchestrator.plan import Plan, Unit
+from orchestrator.records import Decision, GateResult, Look, PointDecision, TrialRecord, TrialState
+from orchestrator.rounds import due
+from orchestrator.selection import Measurements, measurements
 from orchestrator.spec import SweepSpec
 from orchestrator.statistics import Bootstrap
+from orchestrator.wiring import below_floor
 
 MAX_ERROR_SHARE = 0.01
 """An arm that fails more of its requests than this is not ranked, however fast the others were."""
@@ -22,17 +24,24 @@ BadTrials = Mapping[tuple[str, int, int], str]
 """(arm, concurrency, block) of the planned trials that do not count, with the reason."""
 
 
-def decide(plan: Plan, trials: Sequence[TrialRecord], requests: pd.DataFrame, gates: Sequence[GateResult]) -> Decision:
-    """The decision of a whole sweep. `requests` are the valid trials' (RunStore.requests).
+def decide(
+    plan: Plan,
+    trials: Sequence[TrialRecord],
+    requests: pd.DataFrame,
+    gates: Sequence[GateResult],
+    looks: Sequence[Look] = (),
+) -> Decision:
+    """The decision of a whole sweep, of the blocks that were due after `looks`. `requests` are the valid trials'
+    (RunStore.requests).
 
     Where greedy texts can be compared, every speculative arm needs a passed gate to be ranked; elsewhere the decision
     says that equivalence was not checked.
     """
     spec, rule = plan.spec, plan.spec.selection
-    bad = bad_trials(plan, trials)
+    bad = bad_trials(due(plan, looks), trials)
     unchecked = why_unchecked(spec)
-    failed = {} if unchecked else failed_gates(plan.arms, gates)
-    points = [decide_point(plan, at, requests, bad, failed) for at in spec.workload.concurrency]
+    failed = failed_gates(plan, gates)
+    points = [decide_point(plan, at, requests, bad, failed, looks) for at in spec.workload.concurrency]
     main = next(point for point in points if point.concurrency == spec.decision_concurrency)
     bootstrap = Bootstrap(rule.confidence, rule.resamples, rule.seed)
     return Decision(
@@ -49,31 +58,52 @@ def decide(plan: Plan, trials: Sequence[TrialRecord], requests: pd.DataFrame, ga
         invalid_trials=[f"{arm} at concurrency {at}, block {block}: {why}" for (arm, at, block), why in bad.items()],
         margin=rule.margin,
         confidence=rule.confidence,
+        looks=list(looks),
     )
 
 
 def decide_point(
-    plan: Plan, concurrency: int, requests: pd.DataFrame, bad: BadTrials, failed: Mapping[str, str]
+    plan: Plan,
+    concurrency: int,
+    requests: pd.DataFrame,
+    bad: BadTrials,
+    failed: Mapping[str, str],
+    looks: Sequence[Look] = (),
 ) -> PointDecision:
     """One point's verdict among the arms that passed their gate and whose every trial there is valid and answered."""
     rule = plan.spec.selection
-    excluded = dict(failed) | _with_bad_trials(bad, concurrency)
-    ranked = [arm for arm in plan.arms if arm.name not in excluded]
-    if ranked:
-        measured = measure(requests[requests["concurrency"] == concurrency])
-        excluded |= _with_errors(measured, ranked)
-        ranked = [arm for arm in ranked if arm.name not in excluded]
+    found, excluded = rankable(plan, concurrency, requests, bad, failed, looks)
     point = Point(concurrency, rule, excluded)
-    if rule.baseline in excluded:
+    if found is None or rule.baseline in excluded:
         return point.invalid(f"the baseline {rule.baseline} is out ({excluded[rule.baseline]})")
-    return point.judge(measurements(measured, ranked))
+    return point.judge(found)
 
 
-def bad_trials(plan: Plan, trials: Sequence[TrialRecord]) -> BadTrials:
-    """Every planned trial that was not measured or not valid. An arm is ranked only where it has none."""
+def rankable(
+    plan: Plan,
+    concurrency: int,
+    requests: pd.DataFrame,
+    bad: BadTrials,
+    failed: Mapping[str, str],
+    looks: Sequence[Look] = (),
+) -> tuple[Measurements | None, dict[str, str]]:
+    """What may be ranked at a point, and the arms that may not, with the reason. None where no arm may."""
+    own = [item for item in looks if item.concurrency == concurrency]
+    given_up = {arm: f"dropped after {item.blocks} blocks: {why}" for item in own for arm, why in item.dropped.items()}
+    excluded = given_up | dict(failed) | _with_bad_trials(bad, concurrency)
+    ranked = [arm for arm in plan.arms if arm.name not in excluded]
+    if not ranked:
+        return None, excluded
+    measured = measure(requests[requests["concurrency"] == concurrency])
+    excluded |= below_floor(plan, measured) | _with_errors(measured, ranked)
+    return measurements(measured, [arm for arm in ranked if arm.name not in excluded]), excluded
+
+
+def bad_trials(units: Sequence[Unit], trials: Sequence[TrialRecord]) -> BadTrials:
+    """Every trial due that was not measured or not valid. An arm is ranked only where it has none."""
     stored = {record.digest: record for record in trials}
     bad = {}
-    for trial in plan.trials:
+    for trial in (trial for unit in units for trial in unit.trials):
         key = (trial.arm.name, trial.concurrency, trial.block)
         record = stored.get(trial.digest)
         if record is None:
@@ -90,11 +120,16 @@ def why_unchecked(spec: SweepSpec) -> str:
     return "" if spec.equivalence.enabled else "the gate is switched off"
 
 
-def failed_gates(arms: Sequence[Arm], gates: Sequence[GateResult]) -> dict[str, str]:
-    """Arms without a passed gate, with the reason. A speculative arm that no gate looked at has not passed one."""
-    results = {gate.arm: gate for gate in gates}
-    missing = {arm.name: "no equivalence gate was run for it" for arm in arms if arm.speculative}
-    missing = {name: reason for name, reason in missing.items() if name not in results}
+def failed_gates(plan: Plan, gates: Sequence[GateResult]) -> dict[str, str]:
+    """Arms without a passed gate, with the reason; none in a sweep that runs no gate.
+
+    A speculative arm that no gate looked at has not passed one.
+    """
+    if why_unchecked(plan.spec):
+        return {}
+    looked_at = {gate.arm for gate in gates}
+    unseen = [arm.name for arm in plan.arms if arm.speculative and arm.name not in looked_at]
+    missing = dict.fromkeys(unseen, "no equivalence gate was run for it")
     return missing | {g.arm: f"equivalence gate failed: {g.reason}" for g in gates if not g.passed}
 
 

@@ -11,18 +11,21 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from rich.console import Console
+from rich.text import Text
 
 from orchestrator.cluster import Choice
 from orchestrator.errors import InputError
+from orchestrator.looks import next_round
 from orchestrator.measure import Measurement
 from orchestrator.plan import Plan, Trial, Unit
 from orchestrator.pool import SlotHandle, SlotLostError, open_slots
 from orchestrator.progress import Progress
 from orchestrator.records import JournalEntry, TrialState
+from orchestrator.rounds import count, due, remaining
 from orchestrator.store import RunStore, now, writing
 from orchestrator.validity import Limits
 
@@ -32,38 +35,66 @@ TELLING_UNITS = 2
 
 _WATCH_S = 1.0
 
+More = Callable[[Callable[[str], None]], list[Unit]]
+
 
 def run_sweep(plan: Plan, store: RunStore, choice: Choice, console: Console, limits: Limits | None = None) -> None:
-    """Measure every trial of the plan that the store does not hold as valid. Inside `connect` and `store.lock`.
+    """Measure every trial due so far that the store does not hold as valid. Inside `connect` and `store.lock`.
 
     KeyboardInterrupt, after everything was stopped and the way to resume was printed. InputError when the run's folder
     cannot be written, every trial of the first units failed, or every slot was lost.
     """
-    units = remaining(plan, store.finished())
-    total, left = len(plan.trials), sum(len(unit.trials) for unit in units)
+    planned = due(plan, store.looks())
+    measure_units(store, choice, console, remaining(planned, store.finished()), count(planned), limits=limits)
+
+
+def add_blocks(
+    plan: Plan,
+    store: RunStore,
+    choice: Choice,
+    console: Console,
+    failed: Mapping[str, str],
+    limits: Limits | None = None,
+) -> None:
+    """Look at what was measured, add blocks where more are needed, and so on until they are not. As `run_sweep`.
+
+    `failed`: arms that did not pass the equivalence gate, with the reason.
+    """
+    units = next_round(plan, store, failed, lambda line: console.print(Text(line), soft_wrap=True))
+    planned = count(due(plan, store.looks()))
+    measure_units(store, choice, console, units, planned, lambda say: next_round(plan, store, failed, say), limits)
+
+
+def measure_units(
+    store: RunStore,
+    choice: Choice,
+    console: Console,
+    units: Sequence[Unit],
+    total: int,
+    more: More = lambda _: [],
+    limits: Limits | None = None,
+) -> None:
+    """Measure units, and those that `more` adds when they are done. `total`: trials, with those measured before.
+
+    `more` is given where to say why. Errors as `run_sweep`.
+    """
     if not units:
         return
-    with Progress(console, total, total - left) as progress:
+    with Progress(console, total, total - count(units)) as progress:
         try:
-            asyncio.run(_Sweep(store, units, progress).run(choice, limits or Limits()))
+            asyncio.run(_Sweep(store, units, progress, more).run(choice, limits or Limits()))
         except KeyboardInterrupt:
-            progress.say(
-                f"stopped; {len(store.finished())} of {total} trials are stored: --resume goes on with the rest"
-            )
+            done = f"{len(store.finished())} of {progress.total}"
+            progress.say(f"stopped; {done} trials are stored: --resume goes on with the rest")
             raise
 
 
-def remaining(plan: Plan, finished: set[str]) -> list[Unit]:
-    """The units with what they still have to measure, in the plan's order."""
-    units = [replace(u, trials=tuple(t for t in u.trials if t.digest not in finished)) for u in plan.units]
-    return [unit for unit in units if unit.trials]
-
-
 class _Sweep:
-    def __init__(self, store: RunStore, units: Sequence[Unit], progress: Progress) -> None:
+    def __init__(self, store: RunStore, units: Sequence[Unit], progress: Progress, more: More) -> None:
         self._store = store
         self._units = deque(units)
         self._progress = progress
+        self._more = more
         self._current: dict[str, Trial] = {}
         self._unfailed = {trial.digest for unit in units[:TELLING_UNITS] for trial in unit.trials}
 
@@ -71,11 +102,23 @@ class _Sweep:
         async with open_slots(choice, min(choice.slots, len(self._units)), limits, self._progress.say) as slots:
             watcher = asyncio.create_task(self._watch(slots))
             try:
+                if choice.resident > 1:
+                    await self._prepare(slots)
                 while self._units:
                     slots = await self._share(slots)
+                    if not self._units:
+                        self._units.extend(self._more(self._progress.say))
+                        self._progress.grow(count(self._units))
             finally:
                 watcher.cancel()
                 await asyncio.gather(watcher, return_exceptions=True)
+
+    async def _prepare(self, slots: Sequence[SlotHandle]) -> None:
+        """Start what will stay up before the first trial: side by side, which the trials would do one by one."""
+        arms = list({trial.arm.name: (trial.arm, trial.deployment) for trial in self._units[0].trials}.values())
+        for slot in slots:
+            self._progress.slot(slot.label, self._units[0].trials[0], "starting the engines", time.time())
+        await asyncio.gather(*(slot.prepare(arms) for slot in slots))
 
     async def _share(self, slots: Sequence[SlotHandle]) -> list[SlotHandle]:
         """Hand out the units until none is left. Returns the slots that are; a lost one has given its unit back."""
@@ -134,10 +177,11 @@ class _Sweep:
                 measurement.counters,
                 measurement.stages,
                 measurement.engine_log,
+                measurement.trees,
             )
         self._journal(slot, trial, record.state, record.reason, seconds)
         self._progress.finished(measurement, seconds)
-        if record.state is TrialState.FAILED:
+        if measurement.requests.empty:
             self._unfailed.discard(trial.digest)
             self._give_up_if_hopeless(record.reason)
 

@@ -1,56 +1,83 @@
-"""What a run was measured on: environment.json. The host's name is hashed; nothing else here names a place."""
+"""What a run was measured on, with and about: environment.json. Nothing here names a place."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import importlib.metadata
-import os
+import json
 import platform
-import socket
 import subprocess
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-import psutil
-
-from orchestrator import gpus
+from orchestrator import hardware
+from orchestrator.plan import PLACES, PROTOCOL, Plan
 
 PACKAGES = ("orchestrate", "ddtree-kernels", "torch", "triton", "ray", "numpy", "pandas", "aiohttp")
-_GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
-def describe() -> dict[str, object]:
-    """The driver's machine and software. Slots on other nodes say what they are in their trials' identities."""
-    return {
-        "host": hashlib.sha256(socket.gethostname().encode()).hexdigest()[:12],
-        "cpu": _cpu_model(),
-        "cores": psutil.cpu_count(logical=False),
-        "threads": os.cpu_count(),
-        "governor": _first_line(_GOVERNOR),
-        "memory_bytes": psutil.virtual_memory().total,
-        "kernel": platform.release(),
+def describe() -> dict[str, Any]:
+    """The driver's machine and software. Slots say what they are in their trials' records."""
+    return hardware.describe() | {
         "python": platform.python_version(),
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
-        "gpus": [asdict(card) for card in gpus.cards()],
+        "packages_digest": packages_digest(),
         "commit": _git("rev-parse", "HEAD"),
         "uncommitted_changes": bool(_git("status", "--porcelain")),
     }
 
 
-def _cpu_model() -> str:
+def inputs(plan: Plan) -> dict[str, Any]:
+    """What a run measures, in digests: prompts, chat template, deployments, seeds, the way of measuring."""
+    prompts, spec = plan.prompt_set, plan.spec
+    return {
+        "protocol": PROTOCOL,
+        "prompts": {
+            "set": prompts.name,
+            "version": prompts.version,
+            "digest": prompts.digest,
+            "count": len(prompts.prompts),
+            "seed": prompts.seed,
+        },
+        "workload": spec.workload.model_dump(mode="json", exclude={"prompts"}),
+        "seeds": {"blocks": spec.blocks.seed, "selection": spec.selection.seed, "sampling": spec.workload.seed},
+        "engines": {name: _engine(asdict(deployment)) for name, deployment in plan.deployments.items()},
+        "chat_template": {
+            name: chat_template_digest(Path(deployment.target)) for name, deployment in plan.deployments.items()
+        },
+    }
+
+
+def _engine(deployment: dict[str, Any]) -> dict[str, Any]:
+    """Of the environment only the names: a value may be a key to something."""
+    told = {name: value for name, value in deployment.items() if name not in PLACES}
+    return told | {"environment": sorted(told["environment"])}
+
+
+def chat_template_digest(folder: Path) -> str | None:
+    """sha256 of the template that a model folder brings; None where it brings none. It moves acceptance as much as the
+    method does."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.machine()
+        return _sha((folder / "chat_template.jinja").read_text(encoding="utf-8"))
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        return _sha(json.dumps(config["chat_template"], sort_keys=True))
+    return None
 
 
-def _first_line(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None
+def packages_digest() -> str:
+    """sha256 over name, version and file list (with the files' own hashes) of everything installed here."""
+    found = sorted(
+        f"{item.name}=={item.version} {_sha(item.read_text('RECORD') or '')}"
+        for item in importlib.metadata.distributions()
+    )
+    return _sha("\n".join(found))
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _version(package: str) -> str | None:

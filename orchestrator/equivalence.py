@@ -74,6 +74,11 @@ def compare_texts(requests: pd.DataFrame, arms: Sequence[Arm], baseline: str) ->
     return [_agreement(texts, arm.name, _reference(arm, arms, baseline)) for arm in arms if arm.speculative]
 
 
+def compare_with(requests: pd.DataFrame, arm: str, reference: str) -> Agreement:
+    """One arm's texts next to those of any other, by their names among the requests."""
+    return _agreement(_texts(requests), arm, reference)
+
+
 def self_divergences(requests: pd.DataFrame, arm: str) -> list[Candidate]:
     """Where an arm parts from itself at other concurrencies than its lowest: what calibrates epsilon."""
     own = [text for text in _texts(requests) if text.arm == arm]

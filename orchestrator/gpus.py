@@ -44,7 +44,8 @@ class Reading:
 
 
 @contextlib.contextmanager
-def _nvml() -> Iterator[ModuleType | None]:
+def nvml() -> Iterator[ModuleType | None]:
+    """NVML, open; None without a GPU or a driver."""
     import pynvml
 
     try:
@@ -60,20 +61,20 @@ def _nvml() -> Iterator[ModuleType | None]:
 
 def cards() -> list[Card]:
     """All GPUs of this machine."""
-    with _nvml() as nvml:
-        if nvml is None:
+    with nvml() as library:
+        if library is None:
             return []
-        return [_card(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+        return [_card(library, index) for index in range(library.nvmlDeviceGetCount())]
 
 
-def _card(nvml: ModuleType, index: int) -> Card:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+def _card(library: ModuleType, index: int) -> Card:
+    handle = library.nvmlDeviceGetHandleByIndex(index)
     return Card(
         index=index,
-        name=_text(nvml.nvmlDeviceGetName(handle)),
-        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-        memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
-        power_limit_w=nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
+        name=_text(library.nvmlDeviceGetName(handle)),
+        uuid=_text(library.nvmlDeviceGetUUID(handle)),
+        memory_bytes=int(library.nvmlDeviceGetMemoryInfo(handle).total),
+        power_limit_w=library.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
     )
 
 
@@ -92,7 +93,7 @@ class Monitor:
 
     def __init__(self, uuids: Sequence[str]) -> None:
         self._stack = contextlib.ExitStack()
-        self._nvml = self._stack.enter_context(_nvml())
+        self._nvml = self._stack.enter_context(nvml())
         self._handles = [self._nvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids] if self._nvml else []
 
     def read(self) -> Reading | None:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,17 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.cards import DAMAGE, complaint
-from orchestrator.metrics import measure, steady_window
+from orchestrator.metrics import measure, window_of
 from orchestrator.records import REQUEST_COLUMNS, TrialRecord, TrialState
-from orchestrator.store import RunStore, read_record
+from orchestrator.store import RunStore
 
 _FORMAT = 1
-_WATCHED = ("sweep.yaml", "journal.jsonl", "decision.json", "equivalence.parquet", "trials")
-_KEYS = ("trial", "arm", "concurrency", "block")
-_LEFT_OUT = ("accepted_by_depth", "token_ids", "prompt_token_ids")
+_WATCHED = ("sweep.yaml", "journal.jsonl", "decision.json", "equivalence.parquet", "outputs.json", "trials")
+KEYS = ("trial", "arm", "concurrency", "block")
+"""What each row of the requests belongs to."""
+
+_UNREAD = {"token_ids", "prompt_token_ids", "chunk_times", "chunk_tokens", "coalesced"}
+_READ = [column for column in REQUEST_COLUMNS if column not in _UNREAD]
 _FRAMES = ("requests", "telemetry", "goodput", "depths")
 _SAMPLES = 2_000
 """Telemetry samples kept of a run, over all its trials."""
@@ -42,7 +45,7 @@ _LIMIT_POINTS = 80
 class Index:
     """What a run's figures need of its trials.
 
-    `requests` as RunStore.requests, without the token lists and with the texts of divergent prompts only.
+    `requests` as RunStore.requests, without any lists and with the texts of divergent prompts only.
     `telemetry`: trial and the columns of telemetry.parquet, thinned to the worst sample of each stretch.
     `goodput`: arm, concurrency, limit (ttft, tpot, e2e), ms, rps: requests a second that finished in the steady windows
     within that one limit. `depths`: arm, concurrency, task, depth, share: of verify steps that accept at least `depth`
@@ -55,25 +58,6 @@ class Index:
     goodput: pd.DataFrame
     depths: pd.DataFrame
     problems: list[str]
-
-
-class IndexedStore(RunStore):
-    """A run whose trials, requests and telemetry come from its index."""
-
-    def __init__(self, store: RunStore, index: Index) -> None:
-        super().__init__(store.folder)
-        self.index = index
-
-    def trials(self) -> list[TrialRecord]:
-        return self.index.trials
-
-    def requests(self) -> pd.DataFrame:
-        frame = self.index.requests
-        return frame.reindex(columns=[*_KEYS, *REQUEST_COLUMNS]) if len(frame.columns) else frame
-
-    def telemetry(self, digest: str) -> pd.DataFrame:
-        frame = self.index.telemetry
-        return frame[frame["trial"] == digest].drop(columns="trial") if "trial" in frame else pd.DataFrame()
 
 
 def open_index(store: RunStore) -> Index:
@@ -105,20 +89,19 @@ def build_index(store: RunStore) -> Index:
     for record in _records(store, problems):
         trials.append(record)
         folder = store.trials_folder / record.digest
-        keys: dict[str, Any] = {name: getattr(record, "digest" if name == "trial" else name) for name in _KEYS}
-        try:
+        keys: dict[str, Any] = {name: getattr(record, "digest" if name == "trial" else name) for name in KEYS}
+        with _noting(problems, f"trial {record.digest[:12]}, requests.parquet"):
             if record.state is TrialState.VALID:
-                frame = pd.read_parquet(folder / "requests.parquet")[list(REQUEST_COLUMNS)]
-                requests.append(frame.assign(**keys)[[*_KEYS, *frame.columns]])
+                frame = pd.read_parquet(folder / "requests.parquet", columns=_READ)
+                requests.append(frame.assign(**keys)[[*KEYS, *frame.columns]])
+        with _noting(problems, f"trial {record.digest[:12]}, telemetry.parquet"):
             telemetry.append(pd.read_parquet(folder / "telemetry.parquet").assign(trial=record.digest))
-        except DAMAGE as error:
-            problems.append(complaint(f"trial {record.digest[:12]}", error).replace(f"{store.folder}/", ""))
     everything = pd.concat(requests, ignore_index=True) if requests else pd.DataFrame()
     return Index(
         trials=sorted(trials, key=lambda r: (r.block, r.concurrency, r.arm)),
         requests=_slim(everything, _divergent(store)),
         telemetry=_thin(telemetry),
-        goodput=goodput_curves(everything),
+        goodput=goodput_curves(everything, trials),
         depths=depth_shares(everything),
         problems=problems,
     )
@@ -145,14 +128,15 @@ def write_index(store: RunStore, index: Index, stamp: str) -> None:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def goodput_curves(requests: pd.DataFrame) -> pd.DataFrame:
+def goodput_curves(requests: pd.DataFrame, trials: Sequence[TrialRecord] = ()) -> pd.DataFrame:
     """Goodput against one limit at a time, every arm of a concurrency on the same limits. Counts as
     ArmSummary.goodput_rps does: a failure is a miss, a request of one chunk has no TPOT to miss."""
     columns = ["arm", "concurrency", "limit", "ms", "rps"]
     rows: list[tuple[str, int, str, float, float]] = []
     measured = measure(requests) if len(requests) else requests
+    records = {record.digest: record for record in trials}
     for at, point in measured.groupby("concurrency") if len(measured) else ():
-        finished = {str(arm): _in_window(own, int(str(at))) for arm, own in point.groupby("arm")}
+        finished = {str(arm): _in_window(own, int(str(at)), records) for arm, own in point.groupby("arm")}
         for limit in LIMITS:
             values = 1e3 * point[limit].dropna().to_numpy(dtype=float)
             if not len(values):
@@ -177,18 +161,27 @@ def depth_shares(requests: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _records(store: RunStore, problems: list[str]) -> Iterator[TrialRecord]:
+@contextlib.contextmanager
+def _noting(problems: list[str], what: str) -> Iterator[None]:
+    """Go on after a damaged file, and name it."""
+    try:
+        yield
+    except DAMAGE as error:
+        problems.append(complaint(what, error))
+
+
+def _records(store: RunStore, problems: list[str]) -> list[TrialRecord]:
     """Trials that lie where they say they do, inside the run's folder."""
+    records = []
     for path in sorted(store.trials_folder.glob("[!.]*/trial.json")):
-        try:
-            record = read_record(path, TrialRecord)
-        except DAMAGE as error:
-            problems.append(complaint(f"trial {path.parent.name[:12]}", error).replace(f"{store.folder}/", ""))
-            continue
-        if record.digest != path.parent.name or path.parent.is_symlink():
-            problems.append(f"trial {path.parent.name[:12]}: its record belongs to another folder")
-            continue
-        yield record
+        what = f"trial {path.parent.name[:12]}, trial.json"
+        with _noting(problems, what):
+            record = TrialRecord.model_validate_json(path.read_bytes())
+            if record.digest == path.parent.name and not path.parent.is_symlink():
+                records.append(record)
+            else:
+                problems.append(f"{what}: its record belongs to another folder")
+    return records
 
 
 def _divergent(store: RunStore) -> set[tuple[str, int]]:
@@ -204,7 +197,7 @@ def _slim(requests: pd.DataFrame, shown: set[tuple[str, int]]) -> pd.DataFrame:
         return requests
     places = zip(requests["prompt_id"], requests["concurrency"], strict=True)
     keep = pd.Series([place in shown for place in places], index=requests.index)
-    return requests.assign(text=requests["text"].where(keep, "")).drop(columns=list(_LEFT_OUT))
+    return requests.assign(text=requests["text"].where(keep, "")).drop(columns="accepted_by_depth")
 
 
 def _thin(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -220,12 +213,12 @@ def _thin(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(thinned, ignore_index=True)
 
 
-def _in_window(own: pd.DataFrame, concurrency: int) -> tuple[pd.DataFrame, float]:
+def _in_window(own: pd.DataFrame, concurrency: int, records: Mapping[str, TrialRecord]) -> tuple[pd.DataFrame, float]:
     """Requests that finished in the steady windows of an arm's trials, and the windows' seconds together."""
     parts, seconds = [own.iloc[:0]], 0.0
-    for _, trial in own.groupby("trial"):
+    for digest, trial in own.groupby("trial"):
         if trial["ok"].any():
-            start, end = steady_window(trial, concurrency)
+            start, end = window_of(records.get(str(digest)), trial, concurrency)
             parts.append(trial[trial["ok"] & trial["last"].between(start, end)])
             seconds += end - start
     return pd.concat(parts), seconds or float("nan")

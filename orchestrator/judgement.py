@@ -31,7 +31,7 @@ class Point:
         """
         if len(found.arms) < 2:
             return self.tie(f"no other arm could be ranked ({self._exclusions()})")
-        choosing = split(found.blocks, found.tasks, self.rule.seed)
+        choosing = split(found.blocks, self.rule.seed)
         fewest = min(int(choosing.sum()), int((~choosing).sum()))
         if fewest < MIN_PROMPTS:
             return self.invalid(f"one half has {fewest} prompts measured in every arm, and {MIN_PROMPTS} are the least")

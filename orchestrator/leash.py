@@ -67,8 +67,10 @@ def _start_inner(command: list[str], grace: float) -> int:
 
 def _start_program(command: list[str]) -> int:
     leash = os.getpid()
+    reader, _ = os.pipe()  # its writer stays open here and nowhere else: the program's stdin ends when we do
     pid = os.fork()
     if pid:
+        os.close(reader)
         return pid
     os.setsid()
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -76,7 +78,7 @@ def _start_program(command: list[str]) -> int:
         os._exit(1)  # the leash died before the program was tied to it
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(reader, 0)
     try:
         os.execvp(command[0], command)  # noqa: S606
     except OSError as error:

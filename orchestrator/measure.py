@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from engines.base import Endpoint, Engine, Identity, SpecCounters, StageTimes, check_identity
-from orchestrator.load import LoadClient, LoadResult
-from orchestrator.metrics import steady_window
+from orchestrator.disturbance import gpu_disturbance
+from orchestrator.load.client import LoadClient, LoadResult
+from orchestrator.load.record import load_record
+from orchestrator.metrics import open_window, steady_window
 from orchestrator.plan import Trial
 from orchestrator.process import EngineProcess
-from orchestrator.records import TrialRecord, TrialState, request_frame
+from orchestrator.records import DraftTrees, LoadRecord, TrialRecord, TrialState, request_frame
 from orchestrator.store import now
+from orchestrator.synthetic import refuse_synthetic
 from orchestrator.telemetry import Sampler
-from orchestrator.validity import Limits, check
+from orchestrator.trees import record_trees
+from orchestrator.validity import Limits, check, completed, stages_explain
 from orchestrator.warmup import Warmup, warm_up
 
 if TYPE_CHECKING:
@@ -34,10 +39,12 @@ class Measurement:
     telemetry: pd.DataFrame
     counters: SpecCounters
     stages: StageTimes | None
+    trees: DraftTrees | None = None
     engine_log: bytes = b""
 
-    def with_log(self, log: bytes) -> Measurement:
-        return replace(self, engine_log=log)
+    def on(self, hardware: dict[str, object], log: bytes) -> Measurement:
+        """With what the slot adds: what it is, and what the engine wrote."""
+        return replace(self, record=self.record.model_copy(update={"hardware": hardware}), engine_log=log)
 
 
 @dataclass(frozen=True)
@@ -53,8 +60,8 @@ class _Run:
     reason: str
 
 
-def failed(trial: Trial, slot: str, reason: str, started_at: str) -> Measurement:
-    """A trial that never came to a measurement."""
+def failed(trial: Trial, slot: str, reason: str, started_at: str, state: TrialState = TrialState.FAILED) -> Measurement:
+    """A trial that never came to a measurement: it has no requests. `invalid` is the state where the engine is why."""
     import pandas as pd
 
     record = TrialRecord(
@@ -62,7 +69,7 @@ def failed(trial: Trial, slot: str, reason: str, started_at: str) -> Measurement
         arm=trial.arm.name,
         concurrency=trial.concurrency,
         block=trial.block,
-        state=TrialState.FAILED,
+        state=state,
         reason=reason,
         slot=slot,
         identity={},
@@ -91,35 +98,64 @@ async def measure(
     await engine.configure(endpoint, trial.arm)
     identity = await engine.identify(endpoint)
     check_identity(identity, trial.arm, trial.deployment)
-    async with LoadClient(engine, endpoint, trial.workload) as client:
+    refuse_synthetic(trial.arm, trial.deployment, identity.settings, os.environ)
+    async with LoadClient(engine, endpoint, trial.workload, cores=process.cores) as client:
         stage("warming up")
         warmup = await warm_up(client, trial.prompts, trial.concurrency, trial.warmup)
         await engine.flush(endpoint)
         stage("measuring")
-        run = await _load(process, client, trial, gpu_uuids)
-    reason = run.reason or check(run.result.answers, trial.concurrency, run.counters, run.sampler.load(), limits)
+        run = await _load(process, client, trial, gpu_uuids, stage)
+    reason = run.reason or _doubt(trial, identity, run, limits)
     requests = request_frame([answer.row(run.zero) for answer in run.result.answers])
-    window = (0.0, run.seconds) if run.reason else steady_window(requests, trial.concurrency)
+    window = (0.0, run.seconds) if run.reason else _window(requests, trial)
+    load = load_record(trial, client, run.result, requests, window)
     return Measurement(
-        record=_record(trial, slot, identity, warmup, run, window, reason, started_at),
+        record=_record(trial, slot, identity, warmup, run, window, load, reason, started_at),
         requests=requests,
         telemetry=run.sampler.frame(),
         counters=run.counters,
         stages=run.stages,
+        trees=None if run.reason else await record_trees(engine, endpoint, trial, run.result.answers),
     )
 
 
-async def _load(process: EngineProcess, client: LoadClient, trial: Trial, gpu_uuids: Sequence[str]) -> _Run:
+def _doubt(trial: Trial, identity: Identity, run: _Run, limits: Limits) -> str:
+    """Why a complete load does not count; empty when it does. The times of a simulated engine explain nothing."""
+    answers = run.result.answers
+    alone = trial.concurrency == 1 and not trial.arrivals and not identity.settings.get("simulated")
+    return (
+        check(answers, trial.concurrency, run.counters, run.sampler.load(), limits)
+        or gpu_disturbance(run.sampler.rows, limits.clock_spread)
+        or (stages_explain(answers, run.stages, limits) if run.stages and alone else "")
+    )
+
+
+def _window(requests: pd.DataFrame, trial: Trial) -> tuple[float, float]:
+    return open_window(requests) if trial.arrivals else steady_window(requests, trial.concurrency)
+
+
+async def _load(
+    process: EngineProcess,
+    client: LoadClient,
+    trial: Trial,
+    gpu_uuids: Sequence[str],
+    stage: Callable[[str], None],
+) -> _Run:
     engine, endpoint = process.engine, process.endpoint
     counters, stages = await engine.counters(endpoint), await engine.stages(endpoint)
     zero = time.perf_counter()
-    with Sampler(process.pid, zero, gpu_uuids) as sampler:
-        result = await client.run(trial.prompts, trial.concurrency, trial.workload.max_tokens)
+
+    def heard(answered: int) -> None:
+        stage(f"measuring: {answered} of {len(trial.prompts)} answered")
+
+    with Sampler(process.pid, zero, gpu_uuids, client.worker.pid) as sampler:
+        result = await client.run(trial.prompts, trial.concurrency, trial.workload.max_tokens, trial.arrivals, heard)
         seconds = time.perf_counter() - zero
     if result.failure:
         reason = await cause(process, result.failure)
         return _Run(result, sampler, zero, seconds, SpecCounters(), None, reason)
     counters = await engine.counters(endpoint) - counters
+    counters = completed(counters, engine.server_counts, result.answers)
     return _Run(result, sampler, zero, seconds, counters, await _stages_since(engine, endpoint, stages), "")
 
 
@@ -143,6 +179,7 @@ def _record(
     warmup: Warmup,
     run: _Run,
     window: tuple[float, float],
+    load: LoadRecord,
     reason: str,
     started_at: str,
 ) -> TrialRecord:
@@ -162,4 +199,5 @@ def _record(
         started_at=started_at,
         duration=run.seconds,
         window=window,
+        load=load,
     )

@@ -1,22 +1,25 @@
-"""From a sweep file and a profile to trials in an order: pure, and the same for the same input."""
+"""From a sweep file and a profile to trials in an order: the same for the same input, a trace file included."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 
 from engines.base import Arm, Deployment
+from orchestrator.errors import InputError
+from orchestrator.load.arrivals import Arrival, assign, trace_rows
 from orchestrator.prompts import Prompt, PromptSet
 from orchestrator.prompts import blocks as deal
 from orchestrator.spec import SweepSpec, WarmupSpec, WorkloadSpec
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of the way a trial is measured. A change makes earlier trials another measurement."""
 
-PLACES = frozenset({"interpreter", "target", "drafter", "ready_timeout_s"})
+PLACES = frozenset({"interpreter", "image", "target", "drafter", "ready_timeout_s"})
 """Fields of a deployment that say where things lie, not what they are: their digests and versions decide a trial."""
 
 
@@ -32,6 +35,8 @@ class Trial:
     workload: WorkloadSpec
     warmup: WarmupSpec
     digest: str
+    arrivals: tuple[Arrival, ...] = ()
+    """When each prompt is due; empty for a closed loop."""
 
 
 @dataclass(frozen=True)
@@ -61,35 +66,55 @@ class Plan:
 
 
 def make_plan(spec: SweepSpec, profile: str, deployments: Mapping[str, Deployment], prompt_set: PromptSet) -> Plan:
-    """Cross arms, workload points and blocks; draw the order of arms in each block from the recorded seed."""
+    """Cross arms, workload points and blocks; draw the order of arms in each block from the recorded seed.
+
+    Prompts that a search has seen are in no block. InputError where blocks would be too small for their concurrency.
+    """
+    if spec.search is not None:
+        prompt_set = replace(prompt_set, prompts=prompt_set.prompts[spec.search.prompts :])
     chosen = spec.profiles[profile]
     arms = tuple(item.resolved(chosen.engine) for item in spec.expanded_arms())
     accelerator = chosen.match.accelerator
-    dealt = deal(prompt_set, spec.blocks.count, spec.blocks.seed)
+    dealt = deal(prompt_set, spec.blocks.max, spec.blocks.seed)
+    _check_sizes(spec, min(len(own) for own in dealt))
+    traced = iter(trace_rows(spec.workload.arrivals, len(prompt_set.prompts)))
     draw = random.Random(f"order/{spec.blocks.seed}")
     units = []
-    for block, prompts in enumerate(dealt):
+    for block, own in enumerate(dealt):
+        prompts, arrivals = assign(own, spec.workload, block, list(islice(traced, len(own))))
         for concurrency in spec.workload.concurrency:
             order = list(arms)
             draw.shuffle(order)
             trials = tuple(
-                _trial(spec, arm, deployments[arm.engine], accelerator, concurrency, block, prompts) for arm in order
+                make_trial(spec, arm, deployments[arm.engine], accelerator, concurrency, block, prompts, arrivals)
+                for arm in order
             )
             units.append(Unit(block, concurrency, trials))
     digest = _sha({"question": spec.question, "trials": [t.digest for u in units for t in u.trials]})
     return Plan(profile, spec, arms, deployments, prompt_set, tuple(units), digest)
 
 
-def _trial(
+def _check_sizes(spec: SweepSpec, smallest: int) -> None:
+    highest = max(spec.workload.concurrency)
+    if spec.workload.arrivals.pattern == "closed" and smallest < highest:
+        raise InputError(
+            f"{spec.blocks.max} blocks of {smallest} prompts cannot keep {highest} requests in flight; "
+            "lower blocks.max or give more prompts"
+        )
+
+
+def make_trial(
     spec: SweepSpec,
     arm: Arm,
     deployment: Deployment,
     accelerator: str | None,
     concurrency: int,
     block: int,
-    prompts: Sequence[Prompt],
+    prompts: tuple[Prompt, ...],
+    arrivals: tuple[Arrival, ...] = (),
 ) -> Trial:
-    workload = spec.workload.model_dump(mode="json", exclude={"prompts", "concurrency"})
+    """One trial, identified by everything that decides it."""
+    workload = spec.workload.model_dump(mode="json", exclude={"prompts", "concurrency", "arrivals"})
     decides = {
         "protocol": PROTOCOL,
         "arm": asdict(arm),
@@ -99,9 +124,11 @@ def _trial(
         "block": block,
         "prompts": [(p.prompt_id, p.messages) for p in prompts],
         "workload": workload,
+        "arrivals": [asdict(arrival) for arrival in arrivals],
         "warmup": spec.warmup.model_dump(mode="json"),
     }
-    return Trial(arm, deployment, concurrency, block, tuple(prompts), spec.workload, spec.warmup, _sha(decides))
+    digest = _sha(decides)
+    return Trial(arm, deployment, concurrency, block, prompts, spec.workload, spec.warmup, digest, arrivals)
 
 
 def _sha(value: object) -> str:

@@ -33,6 +33,7 @@ class SlotHandle:
 
     def __init__(self, index: int, choice: Choice, limits: Limits) -> None:
         self.label = self.name = f"slot-{index}"
+        self._index = index
         self._choice = choice
         self._limits = limits
         self._actor: Any = None
@@ -44,8 +45,19 @@ class SlotHandle:
 
         actor_class = ray.remote(Slot).options(**slot_options(self._choice.match))
         with _heard("the slot's actor cannot start"):
-            self._actor = actor_class.remote(self.label, self._choice.match, self._limits)
+            choice = self._choice
+            self._actor = actor_class.remote(self.label, choice.match, self._limits, self._index, choice.resident)
             self.name = await self._actor.open.remote()
+
+    async def prepare(self, arms: Sequence[tuple[Arm, Deployment]]) -> None:
+        """Have the engines of these arms up, as many as the profile lets stay. An actor that dies of it is a new one
+        afterwards; SlotLostError when there can be no new one.
+        """
+        try:
+            with _heard("the slot's actor died while it started its engines"):
+                await self._actor.prepare.remote(arms)
+        except EngineError as error:
+            await self._replace(str(error))
 
     async def run(self, trial: Trial) -> Measurement:
         """Measure a trial; one that took the actor with it is a failed one, and the actor is a new one afterwards.

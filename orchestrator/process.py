@@ -12,9 +12,12 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from engines import containers
 from engines.base import Arm, Deployment, Endpoint, Engine, EngineError
 from orchestrator import leash
+from orchestrator.load.cores import Cores, choose, pinned, share_all
 
 LOG_LIMIT = 256 * 1024
 _POLL_S = 0.05
@@ -50,18 +53,24 @@ class EngineLog:
 
 @dataclass
 class EngineProcess:
-    """A started server. `key` tells whether another arm could use the same process."""
+    """A started server. `key` tells whether another arm could use the same process.
+
+    `container`: the name of the one that it runs in; None without an image. `first_process` is known once it is ready.
+    """
 
     engine: Engine
     endpoint: Endpoint
     key: Key
     log: EngineLog
     _leash: subprocess.Popen[bytes]
+    cores: Cores
+    container: str | None = None
+    first_process: int | None = None
 
     @property
     def pid(self) -> int:
-        """Process id of the outer leash: everything of the engine is below it."""
-        return self._leash.pid
+        """The process with everything of the engine below it: the outer leash, or the container's first one."""
+        return self.first_process or self._leash.pid
 
     def exit_code(self) -> int | None:
         """The engine's exit code, 128 + n for signal n; None while it runs."""
@@ -73,7 +82,7 @@ class EngineProcess:
         code = self.exit_code()
         if code is None:
             return ""
-        return f"engine {self.engine.name} ended with exit code {code}{_quote(self.log)}"
+        return f"engine {self.engine.name} ended with exit code {code}{_quote(self.engine, self.log)}"
 
     async def stop(self) -> None:
         """End the engine and all that it started, and wait until it is gone."""
@@ -81,6 +90,9 @@ class EngineProcess:
         with contextlib.suppress(BrokenPipeError):
             self._leash.stdin.close()
         await asyncio.to_thread(self._leash.wait)
+        if self.container:
+            with contextlib.suppress(EngineError):
+                await asyncio.to_thread(containers.remove, self.container)
 
     async def ended(self, within_s: float) -> bool:
         """Whether the engine ends within that time."""
@@ -89,19 +101,27 @@ class EngineProcess:
         return self._leash.returncode is not None
 
 
-def spawn(engine: Engine, arm: Arm, deployment: Deployment) -> EngineProcess:
-    """Start the server for an arm on a free port."""
+def spawn(engine: Engine, arm: Arm, deployment: Deployment, slot: int = 0) -> EngineProcess:
+    """Start the server for an arm on a free port, off the CPU that the load client of slot number `slot` gets."""
     port = free_port()
     log = EngineLog()
-    held = subprocess.Popen(
-        [sys.executable, "-IS", leash.__file__, "--", *engine.command(arm, deployment, port)],
-        stdin=subprocess.PIPE,
-        stdout=log.fileno(),
-        stderr=subprocess.STDOUT,
-        env=environment(engine.env(arm, deployment), deployment),
-        start_new_session=True,
-    )
-    return EngineProcess(engine, engine.endpoint(port), key(engine, arm, deployment), log, held)
+    # Another program starts a container's processes, and gives them its own set of CPUs.
+    cores = share_all() if deployment.image else choose(os.sched_getaffinity(0), deployment.threads, slot)
+    command, extra = engine.command(arm, deployment, port), engine.env(arm, deployment)
+    container = containers.new_name() if deployment.image else None
+    if container:
+        names = _set_variables(extra, deployment)
+        command = containers.command(container, deployment, command, names, Path(leash.__file__))
+    with pinned(cores.engine):
+        held = subprocess.Popen(
+            [sys.executable, "-IS", leash.__file__, "--", *command],
+            stdin=subprocess.PIPE,
+            stdout=log.fileno(),
+            stderr=subprocess.STDOUT,
+            env=environment(extra, deployment),
+            start_new_session=True,
+        )
+    return EngineProcess(engine, engine.endpoint(port), key(engine, arm, deployment), log, held, cores, container)
 
 
 async def until_ready(process: EngineProcess, timeout_s: float) -> None:
@@ -111,23 +131,31 @@ async def until_ready(process: EngineProcess, timeout_s: float) -> None:
         if reason := process.obituary():
             raise EngineError(reason)
         if asyncio.get_running_loop().time() > deadline:
-            raise EngineError(f"engine {process.engine.name} was not ready after {timeout_s:g} s{_quote(process.log)}")
+            why = _quote(process.engine, process.log)
+            raise EngineError(f"engine {process.engine.name} was not ready after {timeout_s:g} s{why}")
         await asyncio.sleep(_POLL_S)
     if reason := process.obituary():
         raise EngineError(f"{reason} (and something else answers at {process.endpoint.base_url})")
+    if process.container:
+        process.first_process = await asyncio.to_thread(containers.first_process, process.container)
 
 
 def key(engine: Engine, arm: Arm, deployment: Deployment) -> Key:
     """What two trials must share to share a process: the command apart from its port, and the environment."""
     variables = dict(deployment.environment) | dict(engine.env(arm, deployment))
-    return tuple(engine.command(arm, deployment, 0)), tuple(sorted(variables.items()))
+    return (deployment.image or "", *engine.command(arm, deployment, 0)), tuple(sorted(variables.items()))
 
 
 def environment(extra: Mapping[str, str], deployment: Deployment) -> dict[str, str]:
     """Ours without Ray's, the deployment's thread count (Ray sets another), the deployment's own, and `extra`."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    return inherited | _set_variables(extra, deployment)
+
+
+def _set_variables(extra: Mapping[str, str], deployment: Deployment) -> dict[str, str]:
+    """What is not inherited, and all that a container gets."""
     threads = {"OMP_NUM_THREADS": str(deployment.threads), "PYTHONUNBUFFERED": "1"}
-    return inherited | threads | dict(deployment.environment) | dict(extra)
+    return threads | dict(deployment.environment) | dict(extra)
 
 
 def free_port() -> int:
@@ -137,8 +165,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _quote(log: EngineLog) -> str:
-    line = log.telling_line()
+def _quote(engine: Engine, log: EngineLog) -> str:
+    line = engine.death(log.read().decode(errors="replace")) or log.telling_line()
     return f": {line}" if line else "; its log is empty"
 
 

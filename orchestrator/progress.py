@@ -40,6 +40,14 @@ class Progress:
         self._live = Live(get_renderable=self._render, console=console, refresh_per_second=2, transient=True)
 
     @property
+    def total(self) -> int:
+        return self._total
+
+    def grow(self, trials: int) -> None:
+        """So many more trials are to be run."""
+        self._total += trials
+
+    @property
     def live(self) -> bool:
         """Whether anybody watches what the slots do between two trials."""
         return self._console.is_terminal

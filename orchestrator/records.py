@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import pairwise
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 REQUEST_COLUMNS: dict[str, str] = {
     "prompt_id": "string",
@@ -29,11 +30,20 @@ REQUEST_COLUMNS: dict[str, str] = {
     "prompt_token_ids": "object",
     "text": "string",
     "error": "string",
+    "chunk_times": "object",
+    "chunk_tokens": "object",
+    "coalesced": "int64",
 }
-"""requests.parquet: one row a request. Times are seconds on the trial's monotonic clock; NaN for what never came."""
+"""requests.parquet: one row a request. Times are seconds on the trial's monotonic clock; NaN for what never came.
+
+`chunk_times` and `chunk_tokens` hold the arrival and the token ids of each content chunk; `coalesced` counts the chunks
+that came in one read with the one before them.
+"""
 
 
 class TrialState(StrEnum):
+    """`invalid`: the engine failed, or what it did cannot count. `failed`: the slot itself was lost."""
+
     STARTED = "started"
     VALID = "valid"
     INVALID = "invalid"
@@ -60,6 +70,32 @@ class Interval(Record):
     high: float
 
 
+class PhaseRecord(Record):
+    """A stretch of a trial and the output tokens that came in it."""
+
+    seconds: float
+    tokens: float
+
+
+class LoadRecord(Record):
+    """How a trial's load was offered and read.
+
+    `cores` are the CPUs of the load client; without `own_core` the engine may run there, too. `lag_ms_p99`: from a
+    request's schedule to its bytes on the wire. `coalesced_share`: content chunks that came in one read with the one
+    before them. Ramp and drain are what lies before and after the trial's window.
+    """
+
+    pattern: str
+    cores: list[int]
+    own_core: bool
+    startup_s: float
+    cpu_s: float
+    lag_ms_p99: float | None
+    coalesced_share: float
+    ramp: PhaseRecord
+    drain: PhaseRecord
+
+
 class TrialRecord(Record):
     """trial.json: what was measured, on what, and whether it counts."""
 
@@ -78,6 +114,49 @@ class TrialRecord(Record):
     started_at: str
     duration: float
     window: tuple[float, float]
+    load: LoadRecord | None = None
+    hardware: dict[str, object] = {}
+
+
+class TreeNode(Record):
+    """As engines.base.DraftNode."""
+
+    token_id: int
+    text: str
+    parent: int
+    depth: int
+    log_prob: float
+
+
+class TreeStep(Record):
+    """As engines.base.DraftTree. ValueError where the nodes are not those of one tree with the accepted path in it."""
+
+    nodes: list[TreeNode]
+    accepted: list[int]
+    bonus_id: int
+    bonus_text: str
+
+    @model_validator(mode="after")
+    def _is_a_tree(self) -> TreeStep:
+        parents = [node.parent for node in self.nodes]
+        if not parents or any(not 0 <= parent < node for node, parent in enumerate(parents[1:], 1)):
+            raise ValueError("the nodes are no tree: a parent is missing or comes after its child")
+        depths = [0, *(self.nodes[parent].depth + 1 for parent in parents[1:])]
+        if depths != [node.depth for node in self.nodes]:
+            raise ValueError("the nodes' depths are not those of their parents")
+        path = self.accepted
+        if not path or path[0] or any(not 0 < b < len(parents) or parents[b] != a for a, b in pairwise(path)):
+            raise ValueError("the accepted nodes are no path from the root")
+        return self
+
+
+class DraftTrees(Record):
+    """trees.json: the first verify steps of one prompt, decoded once more after the load and counted in nothing.
+    `problem` says why there are none."""
+
+    prompt_id: str
+    steps: list[TreeStep]
+    problem: str = ""
 
 
 class JournalEntry(Record):
@@ -116,6 +195,11 @@ class ArmSummary(Record):
     tpot_ms_p90: float
     e2e_ms_p50: float
     e2e_ms_p90: float
+    ttft_ms_p99: float | None = None
+    tpot_ms_p99: float | None = None
+    e2e_ms_p99: float | None = None
+    indicative: list[int] = []
+    """Percentiles for which the requests are too few (metrics.percentiles): to be shown as indicative."""
     acceptance_length: Interval
     acceptance_length_macro: float
     acceptance_by_depth: list[float]
@@ -169,6 +253,22 @@ class Divergence(Record):
     near_tie: bool
 
 
+class Look(Record):
+    """A line of looks.jsonl: what was concluded between two rounds of blocks, from the choosing half alone.
+
+    `blocks` were measured by then. `half_width` is that of the log speed-up's interval foreseen for `candidate`;
+    `dropped` (arm to reason) are measured no further; a `stop` says why no block is added.
+    """
+
+    time: str
+    concurrency: int
+    blocks: int
+    candidate: str | None
+    half_width: float | None
+    dropped: dict[str, str]
+    stop: str
+
+
 class PointDecision(Record):
     """The decision at one workload point.
 
@@ -204,6 +304,7 @@ class Decision(Record):
     invalid_trials: list[str]
     margin: float
     confidence: float
+    looks: list[Look] = []
 
 
 def request_frame(rows: list[dict[str, object]]) -> pd.DataFrame:

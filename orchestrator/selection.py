@@ -2,7 +2,7 @@
 
 The halves are halves of the *blocks*: a trial's requests share the machine's state, so two halves of one trial are
 not independent, and choosing among twelve equal arms on one of them flatters the winner on the other (by 0.5 % at 1 %
-of shared noise). Blocks are dealt balanced over tasks; the split keeps that balance as far as the blocks allow.
+of shared noise). Whatever is decided on the way (`stopping`) looks at the choosing half alone, too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -18,12 +19,18 @@ from numpy.typing import NDArray
 from engines.base import Arm, Method
 from orchestrator.records import Comparison
 from orchestrator.spec import SelectionSpec
-from orchestrator.statistics import Bootstrap, Estimate, Floats, Ints, TrialNoise, holm, paired_estimate
+from orchestrator.statistics import (
+    Bootstrap,
+    Estimate,
+    Floats,
+    Ints,
+    TrialNoise,
+    holm,
+    paired_estimate,
+    shared_variance,
+)
 
 _SIMPLEST_FIRST = (Method.AUTOREGRESSIVE, Method.NGRAM, Method.DFLASH, Method.EAGLE3, Method.DDTREE)
-
-_SPLITS = 200
-"""Random halvings tried for the most even share of tasks."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +48,18 @@ class Measurements:
     tokens: Floats
     step: Floats
 
+    def log_times(self) -> Floats:
+        """Log of the seconds a token, prompts x arms."""
+        return np.asarray(np.log(self.decode / self.tokens))
+
     def log_ratios(self, baseline: int, arm: int) -> Floats:
         """Per prompt: log of the baseline's time per token over the arm's. Above 0 where the arm is faster."""
-        times = np.log(self.decode / self.tokens)
-        return times[:, baseline] - times[:, arm]
+        times = self.log_times()
+        return np.asarray(times[:, baseline] - times[:, arm])
+
+    def shared(self, noise: TrialNoise) -> float:
+        """Variance that the trials' noise gives to the mean log ratio of two arms."""
+        return shared_variance(self.blocks, noise)
 
     def take(self, rows: NDArray[np.bool_]) -> Measurements:
         """The prompts of `rows` alone."""
@@ -70,19 +85,20 @@ def measurements(measured: pd.DataFrame, arms: Sequence[Arm]) -> Measurements:
     )
 
 
-def split(blocks: Ints, tasks: NDArray[np.str_], seed: int) -> NDArray[np.bool_]:
-    """Which prompts choose (True); the others report. Half of the blocks, the smaller half when they are odd.
+def split(blocks: Ints, seed: int) -> NDArray[np.bool_]:
+    """Which prompts choose (True); the others report.
 
-    Of 200 random halvings the one whose halves have the most even shares of the tasks; the first drawn among equals.
+    Blocks 2i and 2i + 1 are a pair, of which a coin says which one chooses; a block without its partner reports. So a
+    block stays in its half when blocks are added, and the halves share the tasks as evenly as neighbours do.
     """
-    labels, index = np.unique(blocks, return_inverse=True)
-    names, task = np.unique(tasks, return_inverse=True)
-    counts = np.zeros((len(labels), len(names)))
-    np.add.at(counts, (index, task), 1)
-    draw = np.random.default_rng(seed)
-    halvings = draw.permuted(np.tile(np.arange(len(labels)) < len(labels) // 2, (_SPLITS, 1)), axis=1)
-    uneven = np.abs(_shares(halvings @ counts) - _shares(~halvings @ counts)).sum(axis=1)
-    return np.asarray(halvings[int(uneven.round(9).argmin())][index])
+    labels = {int(label) for label in np.unique(blocks)}
+    choosing = [label for label in labels if label ^ 1 in labels and label & 1 == _coin(seed, label // 2)]
+    return np.isin(blocks, choosing)
+
+
+@lru_cache(maxsize=4096)
+def _coin(seed: int, pair: int) -> int:
+    return int(np.random.default_rng([seed, pair]).integers(2))
 
 
 def choose(half: Measurements, baseline: int, noise: TrialNoise, rule: SelectionSpec) -> int:
@@ -151,8 +167,3 @@ def _bootstrap(rule: SelectionSpec) -> Bootstrap:
 def _token_weighted(half: Measurements, baseline: int, arm: int) -> float:
     pooled = half.decode.sum(axis=0) / half.tokens.sum(axis=0)
     return float(pooled[baseline] / pooled[arm])
-
-
-def _shares(counts: Floats) -> Floats:
-    """Each row as shares of its sum; a row of nothing stays nothing."""
-    return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))

@@ -1,6 +1,6 @@
-"""A slot: the Ray actor that holds a share of a node, and in it at most one engine.
+"""A slot: the Ray actor that holds a share of a node, and in it the engines that its profile lets stay up.
 
-The engine stays up between trials that can share it and is replaced after any trial that does not count. Everything
+An engine stays up between trials that can share it and is replaced after any trial that does not count. Everything
 heavy is imported here, inside the actor's process.
 """
 
@@ -15,13 +15,12 @@ import aiohttp
 
 from engines.base import Arm, Deployment, EngineError, Ranking
 from engines.messages import one_line
-from engines.registry import get_engine
-from orchestrator import gpus, process
+from orchestrator import gpus, hardware
 from orchestrator.cluster import GIB
 from orchestrator.measure import Measurement, cause, failed, measure
 from orchestrator.plan import Trial
-from orchestrator.process import EngineProcess
 from orchestrator.records import TrialState
+from orchestrator.residents import Residents
 from orchestrator.spec import MatchSpec
 from orchestrator.store import now
 from orchestrator.validity import Limits
@@ -40,36 +39,44 @@ class Activity:
 class Slot:
     """Runs trials one at a time. The driver puts it behind Ray with `slot_options`."""
 
-    def __init__(self, name: str, match: MatchSpec, limits: Limits) -> None:
+    def __init__(self, name: str, match: MatchSpec, limits: Limits, index: int = 0, resident: int = 1) -> None:
         self.name = name
         self._match = match
         self._limits = limits
         self._cards: list[gpus.Card] = []
-        self._process: EngineProcess | None = None
+        self._hardware: dict[str, object] = {}
+        self._residents = Residents(resident, index)
         self._activity = Activity("idle", time.time())
 
     async def open(self) -> str:
         """Check the GPUs that Ray gave against the profile. Returns the slot's full name; EngineError for others."""
         self._cards = gpus.given(_gpu_ids()) if self._match.gpus else []
         check_cards(self._cards, self._match)
+        self._hardware = hardware.describe([card.uuid for card in self._cards])
         if self._cards:
             self.name += " " + ", ".join(f"{card.name} {card.uuid}" for card in self._cards)
         return self.name
 
+    async def prepare(self, arms: Sequence[tuple[Arm, Deployment]]) -> None:
+        """Have the engines of these arms up before the first trial, as many as may stay."""
+        self._doing("starting the engines")
+        await self._residents.bring_up_together(arms)
+        self._doing("idle")
+
     async def run(self, trial: Trial) -> Measurement:
-        """Measure a trial. An engine that fails makes it `failed` or `invalid` with the reason, and is stopped."""
+        """Measure a trial. An engine that fails, whenever it does, makes it invalid with the reason, and is stopped."""
         began, mark = now(), 0
         try:
             self._doing("starting the engine")
-            mark = await self._bring_up(trial.arm, trial.deployment)
-            assert self._process is not None
+            process, mark = await self._residents.bring_up(trial.arm, trial.deployment)
             uuids = [card.uuid for card in self._cards]
-            measurement = await measure(self._process, trial, self.name, self._limits, uuids, self._doing)
+            measurement = await measure(process, trial, self.name, self._limits, uuids, self._doing)
         except ENGINE_FAILURES as error:
-            measurement = failed(trial, self.name, await self._why(error), began)
-        measurement = measurement.with_log(self._process.log.read(mark) if self._process else b"")
-        if measurement.record.state is not TrialState.VALID:
-            await self.close()
+            measurement = failed(trial, self.name, await self._why(error), began, TrialState.INVALID)
+        used = self._residents.current
+        measurement = measurement.on(self._hardware, used.log.read(mark) if used else b"")
+        if measurement.record.state is not TrialState.VALID and used is not None:
+            await self._residents.stop(used)
         self._doing("idle")
         return measurement
 
@@ -77,14 +84,14 @@ class Slot:
         """The target's best next tokens after each prefix, from the arm's engine. EngineError when it cannot tell."""
         self._doing("asking for the best next tokens")
         try:
-            await self._bring_up(arm, deployment)
-            assert self._process is not None
-            engine, endpoint = self._process.engine, self._process.endpoint
+            process, _ = await self._residents.bring_up(arm, deployment)
+            engine, endpoint = process.engine, process.endpoint
             await engine.configure(endpoint, arm)
             return [await engine.ranking(endpoint, list(prefix)) for prefix in prefixes]
         except ENGINE_FAILURES as error:
             reason = await self._why(error)
-            await self.close()
+            if used := self._residents.current:
+                await self._residents.stop(used)
             raise EngineError(reason) from error
         finally:
             self._doing("idle")
@@ -94,27 +101,13 @@ class Slot:
         return self._activity
 
     async def close(self) -> None:
-        """Stop the engine, if there is one."""
-        if self._process is not None:
-            stopping, self._process = self._process, None
-            await stopping.stop()
-
-    async def _bring_up(self, arm: Arm, deployment: Deployment) -> int:
-        """Have an engine running that can serve the arm. Returns where its log goes on."""
-        engine = get_engine(arm.engine)
-        wanted = process.key(engine, arm, deployment)
-        running = self._process
-        if running and running.key == wanted and running.exit_code() is None:
-            return running.log.size
-        await self.close()
-        self._process = process.spawn(engine, arm, deployment)
-        await process.until_ready(self._process, deployment.ready_timeout_s)
-        return 0
+        """Stop the engines."""
+        await self._residents.stop_all()
 
     async def _why(self, error: BaseException) -> str:
         """The engine's death where that is behind the error, else the error itself."""
-        reason = one_line(str(error)) or type(error).__name__
-        return await cause(self._process, reason) if self._process else reason
+        reason, used = one_line(str(error)) or type(error).__name__, self._residents.current
+        return await cause(used, reason) if used else reason
 
     def _doing(self, what: str) -> None:
         self._activity = Activity(what, time.time())

@@ -86,8 +86,50 @@ class PromptSpec(Spec):
     seed: int = 0
 
 
+_ARRIVAL_KEYS = {
+    "closed": (),
+    "constant": ("rate",),
+    "poisson": ("rate",),
+    "gamma": ("rate", "burstiness"),
+    "ramp": ("rate", "to_rate"),
+    "trace": ("trace",),
+}
+
+
+class ArrivalSpec(Spec):
+    """When requests are sent. `closed`: when an earlier one is answered; the other patterns at times of their own.
+
+    `rate` in requests/s, for a `ramp` the first, `to_rate` the last. `burstiness` 1 is Poisson, less is burstier.
+    `trace`: a file whose times are replayed `speed` times as fast.
+    """
+
+    pattern: Literal["closed", "constant", "poisson", "gamma", "ramp", "trace"] = "closed"
+    rate: Annotated[float, Field(gt=0, le=1e5)] | None = None
+    to_rate: Annotated[float, Field(gt=0, le=1e5)] | None = None
+    burstiness: Annotated[float, Field(gt=0, le=1e3)] | None = None
+    trace: str | None = None
+    speed: Annotated[float, Field(gt=0)] | None = None
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _keys_go_with_the_pattern(self) -> ArrivalSpec:
+        needed = _ARRIVAL_KEYS[self.pattern]
+        given = [key for key in ("rate", "to_rate", "burstiness", "trace") if getattr(self, key) is not None]
+        if sorted(given) != sorted(needed):
+            raise ValueError(
+                f"pattern {self.pattern} takes {' and '.join(f'`{key}`' for key in needed) or 'no other key'}, "
+                f"given: {', '.join(given) or 'none'}"
+            )
+        if self.speed is not None and self.pattern != "trace":
+            raise ValueError("`speed` goes with pattern trace")
+        return self
+
+
 class WorkloadSpec(Spec):
+    """What is asked. An open loop takes one `concurrency`: the requests that the engine is made to work on at once."""
+
     prompts: PromptSpec = PromptSpec()
+    arrivals: ArrivalSpec = ArrivalSpec()
     max_tokens: PositiveInt = 128
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -103,12 +145,45 @@ class WorkloadSpec(Spec):
             raise ValueError("concurrency levels must differ")
         return value
 
+    @model_validator(mode="after")
+    def _one_level_of_an_open_loop(self) -> WorkloadSpec:
+        if self.arrivals.pattern != "closed" and len(self.concurrency) > 1:
+            raise ValueError(f"arrivals of pattern {self.arrivals.pattern} take one level of `concurrency`")
+        return self
+
+
+MAX_BLOCKS = 64
+
 
 class BlockSpec(Spec):
-    """Blocks of prompts: every arm runs each block, in an order drawn from `seed`."""
+    """Blocks of prompts: every arm runs each block, in an order drawn from `seed`.
 
-    count: Annotated[int, Field(ge=2, le=64)] = 4
+    `count` alone is their number. With `max`, `step` blocks at a time are added to `count` until the outcome is clear,
+    the log speed-up's interval is within +-`half_width`, or `max` is reached.
+    """
+
+    count: Annotated[int, Field(ge=2, le=MAX_BLOCKS)] = 4
+    max: int = 16
+    step: Annotated[int, Field(ge=1, le=64)] = 2
+    half_width: Annotated[float, Field(gt=0, lt=1)] = 0.01
     seed: int = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count_alone_is_all(cls, data: Any) -> Any:
+        count = data.get("count") if isinstance(data, dict) else None
+        return {"max": count} | data if isinstance(count, int) else data
+
+    @model_validator(mode="after")
+    def _max_is_not_less(self) -> BlockSpec:
+        if not self.count <= self.max <= MAX_BLOCKS:
+            raise ValueError(f"`max` must be between `count`, {self.count}, and {MAX_BLOCKS}, not {self.max}")
+        return self
+
+    @property
+    def looks(self) -> int:
+        """How often, at most, is asked whether to add blocks."""
+        return -(-(self.max - self.count) // self.step)
 
 
 class WarmupSpec(Spec):
@@ -157,9 +232,13 @@ class MatchSpec(Spec):
 
 
 class EngineSpec(Spec):
-    """How an engine runs here. `interpreter`: a Python, or an environment of `orchestrate engines install`."""
+    """How an engine runs here. `interpreter`: a Python, or an environment of `orchestrate engines install`.
+
+    `image`: a container image of this machine that holds the engine, instead of an interpreter.
+    """
 
     interpreter: str | None = None
+    image: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.:/@-]*$")] | None = None
     device: Literal["cpu", "cuda"] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     threads: PositiveInt = 1
@@ -168,20 +247,35 @@ class EngineSpec(Spec):
     environment: dict[str, str] = {}
     ready_timeout_s: Annotated[float, Field(gt=0)] = 300.0
 
+    @model_validator(mode="after")
+    def _in_one_place(self) -> EngineSpec:
+        if self.image and self.interpreter:
+            raise ValueError("`image` and `interpreter` exclude each other; remove one")
+        return self
+
 
 class ModelSpec(Spec):
+    """`acceptance_floor`: the acceptance length below which the drafter cannot be wired right; None asks its card."""
+
     target: str
     drafter: str | None = None
+    acceptance_floor: Annotated[float, Field(ge=1)] | None = None
 
 
 class ProfileSpec(Spec):
-    """A place where the sweep can run."""
+    """A place where the sweep can run.
+
+    `resident`: engines that a slot keeps up at once, so that arms alternate without a start each; they share its
+    memory, and one is measured at a time. `price_per_gpu_hour` in USD, for what a million tokens cost.
+    """
 
     match: MatchSpec = MatchSpec()
     slots: PositiveInt | Literal["all"] = 1
+    resident: Annotated[int, Field(ge=1, le=16)] = 1
     engine: Name = "reference"
     engines: Annotated[dict[str, EngineSpec], Field(min_length=1)]
     models: ModelSpec
+    price_per_gpu_hour: Annotated[float, Field(gt=0)] | None = None
 
     @model_validator(mode="after")
     def _default_engine_is_listed(self) -> ProfileSpec:
@@ -190,9 +284,43 @@ class ProfileSpec(Spec):
         return self
 
 
+Range = tuple[PositiveInt, PositiveInt]
+
+
+class SearchSpec(Spec):
+    """Lets Optuna place tree budgets and concurrencies before the comparison; the best of them join `arms`.
+
+    Ranges are [lowest, highest]; without `concurrency` the workload's levels are the choices. `prompts` of the sweep's
+    prompts are kept for the search, so that none of them chooses an arm and then compares it.
+    """
+
+    budget_gpu_minutes: Annotated[float, Field(gt=0)]
+    budget: Range
+    concurrency: Range | None = None
+    engine: Name | None = None
+    chain: bool = False
+    options: dict[str, Scalar] = {}
+    prompts: Annotated[int, Field(ge=2)] = 8
+    finalists: Annotated[int, Field(ge=1, le=8)] = 3
+    seed: int = 0
+
+    @field_validator("budget", "concurrency")
+    @classmethod
+    def _in_order(cls, value: Range | None) -> Range | None:
+        if value is not None and value[0] > value[1]:
+            raise ValueError(f"a range goes from its lowest to its highest value, not from {value[0]} to {value[1]}")
+        return value
+
+    def arm(self, budget: int) -> ArmSpec:
+        """The tree of this budget."""
+        fields = {"engine": self.engine, "chain": self.chain, "options": self.options}
+        return ArmSpec.model_validate({"method": Method.DDTREE, "budget": budget} | fields)
+
+
 class SweepSpec(Spec):
     question: Annotated[str, Field(min_length=8, max_length=300)]
-    arms: Annotated[list[ArmSpec], Field(min_length=2)]
+    arms: Annotated[list[ArmSpec], Field(min_length=1)]
+    search: SearchSpec | None = None
     workload: WorkloadSpec = WorkloadSpec()
     blocks: BlockSpec = BlockSpec()
     warmup: WarmupSpec = WarmupSpec()
@@ -209,9 +337,22 @@ class SweepSpec(Spec):
             raise ValueError(f"two arms are named {doubles[0]!r}; give one of them another `name`")
         if self.selection.baseline not in labels:
             raise ValueError(f"selection.baseline {self.selection.baseline!r} is no arm; arms: {', '.join(labels)}")
+        if len(labels) < 2 and self.search is None:
+            raise ValueError("two arms are the least that can be compared, or one and a `search`")
         at = self.selection.at_concurrency
         if at is not None and at not in self.workload.concurrency:
             raise ValueError(f"selection.at_concurrency {at} is not among workload.concurrency")
+        return self
+
+    @model_validator(mode="after")
+    def _search_can_run(self) -> SweepSpec:
+        if self.search is None:
+            return self
+        if self.workload.arrivals.pattern != "closed":
+            raise ValueError("a `search` places the concurrency of a closed loop; remove workload.arrivals")
+        highest = max(self.search.concurrency or self.workload.concurrency)
+        if self.search.prompts < highest:
+            raise ValueError(f"search.prompts {self.search.prompts} cannot keep {highest} requests in flight")
         return self
 
     def expanded_arms(self) -> list[ArmSpec]:

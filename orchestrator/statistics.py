@@ -91,10 +91,14 @@ def paired_estimate(
     The two errors are independent, so their draws are added (Behrens-Fisher): slightly wide, never narrow.
     """
     errors = bootstrap_errors(log_ratios, bootstrap.resamples, rng)
-    _, sizes = np.unique(blocks, return_counts=True)
-    shared = 2 * noise.variance * float(((sizes / sizes.sum()) ** 2).sum())
-    errors = errors + math.sqrt(shared) * rng.standard_t(noise.degrees, bootstrap.resamples)
+    errors = errors + math.sqrt(shared_variance(blocks, noise)) * rng.standard_t(noise.degrees, bootstrap.resamples)
     return _estimate(float(log_ratios.mean()), errors, bootstrap.confidence)
+
+
+def shared_variance(blocks: Ints, noise: TrialNoise) -> float:
+    """What the trials' noise adds to the variance of a mean over prompts of two arms' log ratios."""
+    _, sizes = np.unique(blocks, return_counts=True)
+    return 2 * noise.variance * float(((sizes / sizes.sum()) ** 2).sum())
 
 
 def mean_interval(values: Floats, bootstrap: Bootstrap, rng: np.random.Generator) -> Interval:

@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,9 @@ from pydantic import ValidationError
 from engines.base import SpecCounters, StageTimes
 from engines.messages import one_line
 from orchestrator.errors import InputError
-from orchestrator.records import Decision, JournalEntry, Record, TrialRecord, TrialState
+from orchestrator.outputs import Outputs
+from orchestrator.records import Decision, DraftTrees, JournalEntry, Look, Record, TrialRecord, TrialState
+from orchestrator.search import Probe
 
 R = TypeVar("R", bound=Record)
 
@@ -80,33 +82,36 @@ class RunStore:
 
     def journal(self, entry: JournalEntry) -> None:
         """Append one entry and sync it to the disk. A half line that a killed writer left is closed first."""
-        path = self.folder / "journal.jsonl"
-        with path.open("ab+") as handle:
-            if handle.tell() and not _ends_with_newline(path):
-                handle.write(b"\n")
-            handle.write(entry.model_dump_json().encode() + b"\n")
-            handle.flush()
-            os.fsync(handle.fileno())
+        _append(self.folder / "journal.jsonl", entry)
+
+    def look(self, look: Look) -> None:
+        """Append what was concluded between two rounds, as `journal` does."""
+        _append(self.folder / "looks.jsonl", look)
 
     def entries(self) -> list[JournalEntry]:
         """The journal so far. A line cut off by a kill is left out: what it said never took effect.
 
         InputError for a whole line that says something else, such as another version's.
         """
-        path = self.folder / "journal.jsonl"
-        if not path.exists():
-            return []
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        whole = ((number, line) for number, line in enumerate(lines, 1) if _is_json(line))
-        return [self._entry(number, line) for number, line in whole]
+        return _lines(self.folder / "journal.jsonl", JournalEntry)
 
-    def _entry(self, number: int, line: str) -> JournalEntry:
-        try:
-            return JournalEntry.model_validate_json(line)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            where = ".".join(map(str, problem["loc"]))
-            raise InputError(f"{self.folder}/journal.jsonl:{number}: {where}: {problem['msg']}") from error
+    def looks(self) -> list[Look]:
+        """The looks so far, read as the journal is."""
+        return _lines(self.folder / "looks.jsonl", Look)
+
+    def probe(self, probe: Probe) -> None:
+        """Append what a search found at one place, as `journal` does."""
+        _append(self.folder / "probes.jsonl", probe)
+
+    def keep_probes(self, probes: Sequence[Probe]) -> None:
+        """Write down a whole search's probes, in place of those there were."""
+        if probes:
+            with writing(self.folder):
+                write_text(self.folder / "probes.jsonl", "".join(f"{item.model_dump_json()}\n" for item in probes))
+
+    def probes(self) -> list[Probe]:
+        """A search's probes so far, read as the journal is."""
+        return _lines(self.folder / "probes.jsonl", Probe)
 
     def finished(self) -> set[str]:
         """Digests of the trials recorded as valid whose files are there."""
@@ -122,6 +127,7 @@ class RunStore:
         counters: SpecCounters,
         stages: StageTimes | None,
         engine_log: bytes,
+        trees: DraftTrees | None = None,
     ) -> None:
         """Store one measured trial, whole or not at all. A trial measured before is replaced."""
         staging = self.trials_folder / f".{record.digest}"
@@ -132,6 +138,8 @@ class RunStore:
             telemetry.to_parquet(staging / "telemetry.parquet", index=False)
             steps = {"counters": asdict(counters), "stages": asdict(stages) if stages else None}
             write_text(staging / "steps.json", json.dumps(steps))
+            if trees is not None:
+                write_text(staging / "trees.json", trees.model_dump_json())
             (staging / "engine.log").write_bytes(engine_log)
             write_text(staging / "trial.json", record.model_dump_json(indent=2))
             target = self.trials_folder / record.digest
@@ -146,6 +154,15 @@ class RunStore:
         records = [read_record(path, TrialRecord) for path in paths]
         return sorted(records, key=lambda r: (r.block, r.concurrency, r.arm))
 
+    def trial(self, digest: str) -> TrialRecord | None:
+        """One trial's record; None where it is not stored."""
+        path = self.trials_folder / digest / "trial.json"
+        return read_record(path, TrialRecord) if path.exists() else None
+
+    def trial_requests(self, digest: str) -> pd.DataFrame:
+        """One trial's requests. InputError naming the file when it is damaged."""
+        return _read_frame(self.trials_folder / digest / "requests.parquet")
+
     def requests(self) -> pd.DataFrame:
         """All valid trials' requests with the columns trial, arm, concurrency and block in front.
 
@@ -155,7 +172,7 @@ class RunStore:
         for record in self.trials():
             if record.state is not TrialState.VALID:
                 continue
-            frame = _read_frame(self.trials_folder / record.digest / "requests.parquet")
+            frame = self.trial_requests(record.digest)
             keys: dict[str, Any] = {
                 "trial": record.digest,
                 "arm": record.arm,
@@ -167,6 +184,11 @@ class RunStore:
 
     def telemetry(self, digest: str) -> pd.DataFrame:
         return pd.read_parquet(self.trials_folder / digest / "telemetry.parquet")
+
+    def trees(self, digest: str) -> DraftTrees | None:
+        """A trial's recorded draft trees; None where there are none. InputError where they are damaged."""
+        path = self.trials_folder / digest / "trees.json"
+        return read_record(path, DraftTrees) if path.exists() else None
 
     def environment(self) -> dict[str, Any]:
         path = self.folder / "environment.json"
@@ -182,12 +204,46 @@ class RunStore:
         with writing(self.folder):
             write_text(self.folder / "decision.json", decision.model_dump_json(indent=2))
 
+    def write_outputs(self, outputs: Outputs) -> None:
+        with writing(self.folder):
+            write_text(self.folder / "outputs.json", outputs.model_dump_json(indent=1))
+
+    def outputs(self) -> Outputs | None:
+        """None for a run that is not decided, or was before there were any."""
+        path = self.folder / "outputs.json"
+        return read_record(path, Outputs) if path.exists() else None
+
     def decision(self) -> Decision | None:
         path = self.folder / "decision.json"
         return read_record(path, Decision) if path.exists() else None
 
 
-def _is_json(line: str) -> bool:
+def _append(path: Path, record: Record) -> None:
+    with path.open("ab+") as handle:
+        if handle.tell() and not _ends_with_newline(path):
+            handle.write(b"\n")
+        handle.write(record.model_dump_json().encode() + b"\n")
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
+def _lines(path: Path, model: type[R]) -> list[R]:
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [_line(path, number, line, model) for number, line in enumerate(lines, 1) if is_json(line)]
+
+
+def _line(path: Path, number: int, line: str, model: type[R]) -> R:
+    try:
+        return model.model_validate_json(line)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise InputError(f"{path}:{number}: {where}: {problem['msg']}") from error
+
+
+def is_json(line: str) -> bool:
     try:
         json.loads(line)
     except ValueError:

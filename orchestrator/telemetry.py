@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from orchestrator.disturbance import hidden, others
 from orchestrator.gpus import Monitor
 from orchestrator.leash import descendants
 from orchestrator.validity import MachineLoad
@@ -30,7 +31,7 @@ _PAGE = os.sysconf("SC_PAGESIZE")
 
 @dataclass(frozen=True)
 class _Usage:
-    """CPU seconds so far: of the whole machine, of the engine's processes, of this process."""
+    """CPU seconds so far: of the whole machine, of the engine's processes, of the load client's and this one."""
 
     at: float
     busy: float
@@ -40,16 +41,18 @@ class _Usage:
 
 
 class Sampler:
-    """Samples from entering the block to leaving it. `root` is the process above the engine's; times count from `zero`
-    on time.perf_counter's clock."""
+    """Samples from entering the block to leaving it. `root` is the process above the engine's, `client` the load
+    client's; times count from `zero` on time.perf_counter's clock."""
 
-    def __init__(self, root: int, zero: float, gpu_uuids: Sequence[str] = ()) -> None:
+    def __init__(self, root: int, zero: float, gpu_uuids: Sequence[str] = (), client: int | None = None) -> None:
         self._root = root
+        self._client = client
         self._zero = zero
         self._uuids = gpu_uuids
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
         self._rows: list[dict[str, float]] = []
+        self._hidden: int | None = None
         self._first = self._last = self._usage([])
 
     def __enter__(self) -> Sampler:
@@ -59,6 +62,11 @@ class Sampler:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stop.set()
         self._thread.join()
+
+    @property
+    def rows(self) -> list[dict[str, float]]:
+        """The samples so far."""
+        return self._rows
 
     def frame(self) -> pd.DataFrame:
         """telemetry.parquet: one row a sample."""
@@ -108,15 +116,25 @@ class Sampler:
                 "gpu_power_w": reading.power_w,
                 "gpu_temperature_c": reading.temperature_c,
                 "gpu_throttle_reasons": reading.throttle_reasons,
-                "gpu_other_processes": len(reading.processes - set(tree)),
+                "gpu_other_processes": self._others(reading.processes, tree),
             }
         return row
+
+    def _others(self, processes: frozenset[int], tree: Sequence[int]) -> int:
+        alive = {pid for pid in processes if psutil.pid_exists(pid)}
+        if self._hidden is None:
+            self._hidden = hidden(processes, alive)
+        return others(processes, tree, alive, self._hidden)
 
     def _usage(self, tree: Sequence[int]) -> _Usage:
         times = psutil.cpu_times()
         idle = times.idle + times.iowait
         busy = times.user + times.nice + times.system + times.irq + times.softirq + times.steal
-        return _Usage(time.perf_counter(), busy, idle, sum(_cpu_seconds(pid) for pid in tree), time.process_time())
+        return _Usage(time.perf_counter(), busy, idle, sum(_cpu_seconds(pid) for pid in tree), self._client_seconds())
+
+    def _client_seconds(self) -> float:
+        """Of this process, which samples, and of the one that sends."""
+        return time.process_time() + (_cpu_seconds(self._client) if self._client else 0.0)
 
 
 def _between(first: _Usage, last: _Usage) -> MachineLoad:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
 
 import numpy as np
 
-from engines.base import SpecCounters
+from engines.base import SpecCounters, StageTimes
 from orchestrator.answer import Answer
+
+LEAST_LAG_S = 0.001
+"""A process that has to share a CPU is not woken more punctually."""
 
 
 @dataclass(frozen=True)
@@ -18,12 +22,17 @@ class Limits:
 
     `other_cpu`: cores that other processes used on average while less than `idle_cpu` cores had nothing to do, so that
     they took them from the engine. `client_lag_s`: 99th percentile of the time from a request's schedule to its
-    headers on the wire.
+    bytes on the wire; `client_lag_share`: of it in the median answer's time, but no lag below LEAST_LAG_S counts as
+    late. `clock_spread`: of the GPU's SM clock, relative. `identity_error`: of TPOT against the stages' time over the
+    tokens a step, relative.
     """
 
     other_cpu: float = 0.5
     idle_cpu: float = 1.0
     client_lag_s: float = 0.005
+    client_lag_share: float = 0.01
+    clock_spread: float = 0.1
+    identity_error: float = 0.25
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,8 @@ def check(
     """Why the trial is invalid, in one line; empty when it is valid. All answers are complete ones."""
     return (
         _enough_prompts(len(answers), concurrency)
+        or _prompts_once(answers)
+        or _nothing_cached(answers)
         or _counters_agree(answers, counters)
         or _tokens_accounted(answers, counters)
         or _client_in_time(answers, limits)
@@ -51,6 +62,39 @@ def _enough_prompts(prompts: int, concurrency: int) -> str:
     if prompts >= concurrency:
         return ""
     return f"{prompts} prompts a block cannot keep {concurrency} requests in flight; use fewer blocks or more prompts"
+
+
+def _prompts_once(answers: Sequence[Answer]) -> str:
+    """A prompt asked twice is answered from a cache, or counted twice."""
+    asked = Counter(answer.prompt.messages for answer in answers)
+    names = [answer.prompt.prompt_id for answer in answers if asked[answer.prompt.messages] > 1]
+    return f"the prompt {names[0]} was sent {len(names)} times" if names else ""
+
+
+def _nothing_cached(answers: Sequence[Answer]) -> str:
+    """A prefix that was not computed makes TTFT, and what shares the engine with a prefill, another measurement's."""
+    hits = [answer.cached_tokens for answer in answers if answer.cached_tokens]
+    if not hits:
+        return ""
+    share = f"{sum(hits)} prompt tokens of {len(hits)} in {len(answers)} requests"
+    return f"{share} came from the prefix cache; switch it off in the profile's arguments"
+
+
+def stages_explain(answers: Sequence[Answer], stages: StageTimes, limits: Limits) -> str:
+    """Of a load of one request at a time: TPOT is the time of a step over the tokens that it gives out.
+
+    Where the two part, the client, the counters or the stage clocks are wrong.
+    """
+    steps = [answer for answer in answers if answer.output_tokens > answer.first_chunk_tokens]
+    tokens = sum(answer.output_tokens - answer.first_chunk_tokens for answer in steps)
+    told = stages.draft + stages.build + stages.verify + stages.commit + stages.host
+    if not tokens or told <= 0:
+        return ""
+    measured = sum(answer.last - answer.first for answer in steps)
+    error = measured / told - 1
+    if abs(error) <= limits.identity_error:
+        return ""
+    return f"the server's stages took {told:.2f} s, its answers {measured:.2f} s: {100 * error:+.0f} %"
 
 
 def _counters_agree(answers: Sequence[Answer], counters: SpecCounters) -> str:
@@ -66,6 +110,12 @@ def _counters_agree(answers: Sequence[Answer], counters: SpecCounters) -> str:
         if server != summed:
             return f"counters disagree: the server says {field.name} = {server}, its requests sum to {summed}"
     return ""
+
+
+def completed(server: SpecCounters, told: frozenset[str], answers: Sequence[Answer]) -> SpecCounters:
+    """The server's counters where it tells them (`Engine.server_counts`), else the sum of its requests'."""
+    requests = total(answer.counters for answer in answers if answer.counters is not None)
+    return replace(requests, **{name: getattr(server, name) for name in told})
 
 
 def total(counters: Iterable[SpecCounters]) -> SpecCounters:
@@ -103,9 +153,11 @@ def _tokens_accounted(answers: Sequence[Answer], counters: SpecCounters) -> str:
 
 def _client_in_time(answers: Sequence[Answer], limits: Limits) -> str:
     lag = float(np.percentile([answer.sent - answer.scheduled for answer in answers], 99))
-    if lag <= limits.client_lag_s:
+    median = float(np.median([answer.last - answer.scheduled for answer in answers]))
+    allowed = min(limits.client_lag_s, max(LEAST_LAG_S, limits.client_lag_share * median))
+    if lag <= allowed:
         return ""
-    return f"the load client sent late: 99th percentile {lag * 1000:.1f} ms, allowed {limits.client_lag_s * 1000:g} ms"
+    return f"the load client sent late: 99th percentile {lag * 1e3:.2f} ms, allowed {allowed * 1e3:.2f} ms"
 
 
 def _machine_quiet(load: MachineLoad | None, limits: Limits) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engines.base import EngineError
-from orchestrator.load import LoadClient
+from orchestrator.load.client import LoadClient
 from orchestrator.prompts import Prompt
 from orchestrator.spec import WarmupSpec
 

@@ -13,20 +13,35 @@ def run_address(name: str, query: Query | None = None) -> str:
     return f"/runs/{quote(name, safe='')}{written(query or {})}"
 
 
+def trees_address(name: str, query: Query | None = None) -> str:
+    """The page of a run's draft trees."""
+    return f"/trees/{quote(name, safe='')}{written(query or {})}"
+
+
+def releases_address(ask: str = "") -> str:
+    """The page of releases; `ask`: a target to log in to."""
+    return f"/releases{written({'ask': ask})}"
+
+
 def diff_address(a: str, b: str) -> str:
     """The page that holds two runs beside each other."""
     return f"/diff{written({'a': a, 'b': b})}"
 
 
 def run_name(path: str) -> str | None:
-    """The run that a page's path names; None for another kind of page."""
-    prefix = "/runs/"
-    return unquote(path.removeprefix(prefix)) if path.startswith(prefix) else None
+    """The run that a page's path names, be it the run's page or that of its trees; None for another kind of page."""
+    prefix = next((prefix for prefix in ("/runs/", "/trees/") if path.startswith(prefix)), None)
+    return unquote(path.removeprefix(prefix)) if prefix else None
 
 
 def parsed(search: str | None) -> dict[str, str]:
     """`?a=b` as a dictionary; of several values the last one."""
     return dict(parse_qsl((search or "").removeprefix("?"), keep_blank_values=False, max_num_fields=40))
+
+
+def number(value: str) -> int:
+    """A small whole number of a query; 0 for anything else."""
+    return int(value) if value.isascii() and value.isdecimal() and len(value) < 8 else 0
 
 
 def written(query: Query) -> str:

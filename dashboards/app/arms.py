@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dash import dcc, html
+from dash import html
 from dash.development.base_component import Component
 
 from dashboards import text
@@ -70,7 +70,7 @@ def _head(run: Run, query: Query, chosen: str) -> Component:
     for name, (title, _) in _COLUMNS.items():
         address = run_address(run.name, {**query, "sort": name})
         sorted_by = attributes(aria_sort="descending" if name == chosen else "none")
-        cells.append(html.Th(dcc.Link(title, href=address, className="sort"), scope="col", **sorted_by))
+        cells.append(html.Th(html.A(title, href=address, className="sort stays"), scope="col", **sorted_by))
         if name == "tok_s":
             cells.append(html.Td(className="drawn", **attributes(aria_hidden="true")))
     cells += [html.Th("Gate", scope="col", className="word"), html.Th("n", scope="col")]

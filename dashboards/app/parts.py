@@ -80,6 +80,18 @@ def fact(name: str, value: Children) -> Component:
     return html.Div([html.Dt(name), html.Dd(value or NONE)])
 
 
+def command(line: str) -> Component:
+    """A command to copy; assets/app.js does it."""
+    return html.Div(
+        [
+            html.Pre(html.Code(line), tabIndex="0"),
+            html.Button("Copy", type="button", className="button copy"),
+            html.Span(role="status"),
+        ],
+        className="command",
+    )
+
+
 def section(key: str, title: str, children: Sequence[Component | None]) -> Component:
     """A part of a page that can be linked to."""
     shown = [child for child in children if child is not None]

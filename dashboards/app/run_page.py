@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
-from dash import html
+from dash import dcc, html
 from dash.development.base_component import Component
 
 from dashboards import explain, text
-from dashboards.app.address import Query, run_address
+from dashboards.app.address import Query, number, run_address, trees_address
 from dashboards.app.arms import arms_section
-from dashboards.app.chapters import LIMITS, Goodput, at_concurrency, goodput, page_chapters
+from dashboards.app.choices import choices, select
 from dashboards.app.equivalence_section import equivalence_section
-from dashboards.app.library import Opened
 from dashboards.app.parts import attributes, badge, fact, heads, problem_box, prose, row, scroll, section, swatch, word
-from dashboards.app.plots import goodput_plate, plates
-from dashboards.app.promotion import refusals
-from dashboards.app.runs_page import select
+from dashboards.app.places import Places
+from dashboards.app.plots import plates
+from dashboards.app.promotion import promotion_section
 from dashboards.report import flatten
 from dashboards.run import Run
-from dashboards.story import Chapter
+from dashboards.story import LIMITS, Chapter, chapters
 from orchestrator.records import Decision, TrialState
 
 
-def run_page(opened: Opened, query: Query, running: bool) -> list[Component]:
+def run_page(run: Run, query: Query, running: bool, places: Places) -> list[Component]:
     """The page's content. Of the query: `at` (requests at once), `sort`, `limit` of the goodput figure."""
-    run, index = opened.run, opened.index
-    shown = at_concurrency(run, _number(query.get("at", "")))
-    told = page_chapters(shown, index)
-    limit = query["limit"] if query.get("limit") in LIMITS else "tpot"
-    curve = goodput(shown, index, limit)
+    shown = explain.at_concurrency(run, number(query.get("at", "")))
+    told = chapters(shown, query["limit"] if query.get("limit") in LIMITS else "tpot")
     parts: list[Component | None] = [
         _verdict(run, running),
         problem_box(run.problems),
         _card(run, run.decision) if run.decision else None,
-        _promotion(run) if run.decision else None,
+        promotion_section(run, run.decision, places) if run.decision else None,
         arms_section(run, query),
         _point_choice(run, shown, query),
-        *[_chapter(chapter, shown, query, curve) for chapter in told],
+        *[_chapter(chapter, shown, query) for chapter in told],
         equivalence_section(run),
         _environment(run),
     ]
@@ -112,44 +107,24 @@ def _others(run: Run, decision: Decision, won: str | None) -> Component:
     return html.Div([html.H2(title), html.Ul(reasons), *points], className="others")
 
 
-def _promotion(run: Run) -> Component:
-    """What would refuse it. The command that promotes is not part of this version, so none is offered."""
-    reasons = refusals(run.decision)
-    if reasons:
-        why = html.Ul([html.Li(reason) for reason in reasons], className="refusals")
-        return section("promotion", "Promotion would be refused", [why])
-    arm = run.decision.arm if run.decision else ""
-    note = f"Nothing in this decision stands against promoting {arm}. This version has no command that promotes."
-    return section("promotion", "Promotion", [html.P(note)])
-
-
 def _point_choice(run: Run, shown: Run, query: Query) -> Component | None:
     points = [point.concurrency for point in run.decision.points] if run.decision else []
     if len(points) < 2 or shown.decision is None:
         return None
     chosen = str(shown.decision.concurrency)
     choice = select("at", "Figures at", {str(p): text.count(p, "request") + " at once" for p in points}, chosen, "")
-    return _choices(run, choice, query)
+    return choices(run_address(run.name), [choice], query)
 
 
-def _choices(run: Run, choice: Component, query: Query) -> Component:
-    """A form of one choice that keeps the others of the address."""
-    button = html.Button("Show", type="submit", className="button")
-    return html.Form(
-        [choice, button],
-        action=run_address(run.name),
-        method="get",
-        className="filters navigates instant",
-        **attributes(data_keep=json.dumps(dict(query))),
-    )
-
-
-def _chapter(chapter: Chapter, run: Run, query: Query, curve: Goodput | None) -> Component:
-    parts: list[Component | None] = [plates(chapter.plates)]
-    if chapter.key == "latency" and curve:
+def _chapter(chapter: Chapter, run: Run, query: Query) -> Component:
+    parts: list[Component | None] = []
+    if any(plate.key == "goodput" for plate in chapter.plates):
         limits = {key: title.lower() for key, title in LIMITS.items()}
-        parts.append(_choices(run, select("limit", "Limit on", limits, query.get("limit", "tpot"), ""), query))
-        parts.append(goodput_plate(curve.plate, curve.limit, curve.most))
+        limit = select("limit", "Goodput by a limit on", limits, query.get("limit", "tpot"), "")
+        parts.append(choices(run_address(run.name), [limit], query))
+    parts.append(plates(chapter.plates))
+    if chapter.key == "trees":
+        parts.append(html.P(dcc.Link("All recorded steps, arm by arm", href=trees_address(run.name))))
     if chapter.key == "conditions":
         parts.append(_bad_trials(run))
     return section(chapter.key, chapter.title, parts)
@@ -180,7 +155,3 @@ def _environment(run: Run) -> Component:
     table = scroll(html.Table(html.Tbody(rows), className="compact environment"), "Environment") if rows else None
     sweep = html.Details([html.Summary("Sweep file"), html.Pre(html.Code(run.sweep_text), tabIndex="0")])
     return section("environment", "Where it ran", [table, sweep])
-
-
-def _number(value: str) -> int:
-    return int(value) if value.isascii() and value.isdecimal() and len(value) < 8 else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from dashboards.app.address import Query, run_address, written
+from dashboards.app.choices import select
 from dashboards.app.parts import attributes, badge, heads, row, scroll, word
 from dashboards.text import NONE, bounds, count, ratio
 from orchestrator.cards import Card, Progress
@@ -189,14 +190,6 @@ def _filters(cards: Sequence[Card], query: Query) -> Component:
         className="filters navigates instant",
         role="search",
     )
-
-
-def select(name: str, title: str, choices: Mapping[str, str], chosen: str, none: str = "any") -> Component:
-    """A native list with its label; `none` names the choice of nothing and is left out when empty."""
-    options = [html.Option(none, value="", selected=not chosen)] if none else []
-    options += [html.Option(text, value=value, selected=value == chosen) for value, text in choices.items()]
-    field = f"filter-{name}"
-    return html.Div([html.Label(title, htmlFor=field), html.Select(options, id=field, name=name)])
 
 
 def _nothing(folder: Path) -> Component:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from dashboards.app.application import create_app
 from dashboards.app.guard import Guard
+from dashboards.app.places import Places
 from orchestrator.errors import InputError
 
 
@@ -35,12 +35,12 @@ class Server:
             self.wsgi.server_close()
 
 
-def open_server(runs: Path, host: str, port: int) -> Server:
+def open_server(places: Places, host: str, port: int) -> Server:
     """Listen on an address. Port 0 takes a free one. InputError when the address cannot be had."""
-    if not runs.is_dir():
-        raise InputError(f"{runs}: no such folder; `orchestrate sweep FILE` makes the first run")
+    if not places.runs.is_dir():
+        raise InputError(f"{places.runs}: no such folder; `orchestrate sweep FILE` makes the first run")
     guard = Guard.of(host)
-    app = create_app(runs.resolve(), guard)
+    app = create_app(replace(places, runs=places.runs.resolve()), guard)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     try:
         wsgi = make_server(host, port, app.server, threaded=True, request_handler=_Quiet)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from dashboards.figures.canvas import (
 )
 from dashboards.text import bounds, elide, plain, stage_ms, tok_s, tokens
 from dashboards.theme import ACCENT, MUTED, SURFACE, Styles
+from orchestrator.outputs import Cliff
 from orchestrator.records import ArmSummary, Interval
 
 HEIGHT, PLOT_PX = 360, 270
@@ -46,30 +46,26 @@ _LENGTH = Quantity("Acceptance length, tokens a step", "tokens a step", 2, lambd
 _STEP = Quantity("Time of a decode step, ms", "ms a step", 2, lambda arm: _step_time(arm), stage_ms)
 
 
-def throughput_by_budget(summaries: Sequence[ArmSummary], styles: Styles, winner: str | None = None) -> go.Figure:
+def throughput_by_budget(
+    summaries: Sequence[ArmSummary], styles: Styles, winner: str | None = None, cliffs: Sequence[Cliff] = ()
+) -> go.Figure:
     """Output tokens a second against the number of tree nodes. Summaries of one concurrency."""
-    return _by_budget(summaries, styles, winner, _SPEED)
+    return _by_budget(summaries, styles, winner, _SPEED, cliffs)
 
 
-def acceptance_by_budget(summaries: Sequence[ArmSummary], styles: Styles, winner: str | None = None) -> go.Figure:
+def acceptance_by_budget(
+    summaries: Sequence[ArmSummary], styles: Styles, winner: str | None = None, cliffs: Sequence[Cliff] = ()
+) -> go.Figure:
     """Acceptance length against the number of tree nodes. Summaries of one concurrency."""
-    return _by_budget(summaries, styles, winner, _LENGTH)
+    return _by_budget(summaries, styles, winner, _LENGTH, cliffs)
 
 
-def step_time_by_budget(summaries: Sequence[ArmSummary], styles: Styles, winner: str | None = None) -> go.Figure:
+def step_time_by_budget(
+    summaries: Sequence[ArmSummary], styles: Styles, winner: str | None = None, cliffs: Sequence[Cliff] = ()
+) -> go.Figure:
     """Milliseconds of a decode step, its stages together, against the number of tree nodes. The store holds no
     interval of it. Arms without stage times are left out. Summaries of one concurrency."""
-    return _by_budget([arm for arm in summaries if arm.step_ms], styles, winner, _STEP)
-
-
-def cliffs(arms: Sequence[ArmSummary]) -> list[tuple[int, int]]:
-    """Neighbouring budgets between which output speed falls by more than the intervals explain. `arms`: one line of
-    trees in the order of their budgets."""
-    return [
-        (left.budget or 0, right.budget or 0)
-        for left, right in itertools.pairwise(arms)
-        if right.output_tok_s.high < left.output_tok_s.low
-    ]
+    return _by_budget([arm for arm in summaries if arm.step_ms], styles, winner, _STEP, cliffs)
 
 
 def _step_time(arm: ArmSummary) -> Interval:
@@ -77,7 +73,9 @@ def _step_time(arm: ArmSummary) -> Interval:
     return Interval(estimate=total, low=total, high=total)
 
 
-def _by_budget(summaries: Sequence[ArmSummary], styles: Styles, winner: str | None, quantity: Quantity) -> go.Figure:
+def _by_budget(
+    summaries: Sequence[ArmSummary], styles: Styles, winner: str | None, quantity: Quantity, cliffs: Sequence[Cliff]
+) -> go.Figure:
     flats = [arm for arm in summaries if arm.budget is None]
     lines = _tree_lines(summaries)
     figure = canvas(
@@ -93,9 +91,8 @@ def _by_budget(summaries: Sequence[ArmSummary], styles: Styles, winner: str | No
     figure.update_yaxes(range=[0, top])
     y_title(figure, quantity.title)
     end_labels(figure, labels, top / PLOT_PX)
-    for _, arms in lines:
-        for places in cliffs(arms):
-            _mark_cliff(figure, places, top)
+    for cliff in cliffs:
+        _mark_cliff(figure, cliff, budgets, top)
     for arm in summaries:
         if arm.arm == winner and arm.budget is not None:
             _mark(figure, arm.budget, quantity.of(arm), quantity)
@@ -149,8 +146,12 @@ def _line(figure: go.Figure, name: str, arms: Sequence[ArmSummary], styles: Styl
     return EndLabel(values[-1].estimate, name, middle)
 
 
-def _mark_cliff(figure: go.Figure, budgets: tuple[int, int], top: float) -> None:
-    place = math.sqrt(budgets[0] * budgets[1])
+def _mark_cliff(figure: go.Figure, cliff: Cliff, budgets: Sequence[int], top: float) -> None:
+    """A line between the two budgets whose verify forwards a cliff of the curve lies between."""
+    before, after = (width // cliff.concurrency - 1 for width in (cliff.before, cliff.at))
+    if before not in budgets or after not in budgets:
+        return
+    place = math.sqrt(before * after)
     figure.add_scatter(
         x=[place, place],
         y=[0, 0.97 * top],
@@ -160,7 +161,7 @@ def _mark_cliff(figure: go.Figure, budgets: tuple[int, int], top: float) -> None
         textposition="bottom right",
         textfont={"color": MUTED, "size": 11},
         name="cliff",
-        hovertext=[hover("cliff", f"output speed falls from budget {budgets[0]} to {budgets[1]}, intervals apart")] * 2,
+        hovertext=[hover("cliff", plain(cliff.name))] * 2,
         hoverinfo="text",
     )
 

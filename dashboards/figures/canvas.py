@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import plotly.graph_objects as go
@@ -60,6 +60,24 @@ def canvas(height: int, styles: Styles, *, right: int = 16, narrow: dict[str, An
             "meta": {"dark": exchange(styles), "narrow": narrow or {}},
         }
     )
+
+
+@dataclass(frozen=True)
+class Slider:
+    """What a reader moves under a figure. `kind` limit: a line at x, from 0 to `most`. `kind` budget: nodes after the
+    first `value` go, and `says` has a sentence for each value."""
+
+    kind: str
+    label: str
+    most: float
+    step: float
+    value: float
+    says: tuple[str, ...] = ()
+
+
+def add_slider(figure: go.Figure, slider: Slider) -> None:
+    """Leave word of a slider for the page that draws the figure."""
+    figure.update_layout(meta={**figure.layout.meta, "slider": asdict(slider)})
 
 
 def y_title(figure: go.Figure, text: str) -> None:

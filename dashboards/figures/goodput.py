@@ -5,17 +5,20 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboards.figures.canvas import canvas, hover, y_title
+from dashboards.figures.canvas import Slider, add_slider, canvas, hover, y_title
 from dashboards.figures.latency import TITLES
 from dashboards.figures.steps import LEGEND_BELOW
 from dashboards.theme import Styles
 
 
-def goodput_against_limit(curves: pd.DataFrame, styles: Styles, limit: str) -> go.Figure:
-    """Requests a second within a limit of `limit` (ttft, tpot or e2e), a line an arm. `curves` has columns arm, limit,
-    ms and rps, of one concurrency."""
+def goodput_against_limit(curves: pd.DataFrame, styles: Styles, limit: str, asked: float | None = None) -> go.Figure:
+    """Requests a second within a limit of `limit` (ttft, tpot or e2e), a line an arm; the reader moves the limit, which
+    begins at the `asked` ms. `curves` has columns arm, limit, ms and rps, of one concurrency."""
     figure = canvas(430, styles)
     own = curves[curves["limit"] == limit]
+    most = max(float(own["ms"].max()), asked or 0.0)
+    step = max(round(most / 200, 1), 0.1)
+    add_slider(figure, Slider("limit", "Limit, ms", round(most, 1), step, asked or round(most / 2, 1)))
     for name, style in styles.items():
         line = own[own["arm"] == name]
         if line.empty:

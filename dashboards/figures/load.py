@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -21,17 +19,14 @@ from dashboards.figures.canvas import (
     y_title,
 )
 from dashboards.text import bounds, tok_s
-from dashboards.theme import TEXT, Styles
+from dashboards.theme import Styles
 from orchestrator.records import ArmSummary
 
 _HEIGHT, _PLOT_PX = 420, 330
 
 
-def throughput_by_concurrency(
-    summaries: Sequence[ArmSummary], styles: Styles, baseline: str | None = None
-) -> go.Figure:
-    """Output tokens a second of all requests together against how many run at once, a line an arm. Where an arm's line
-    crosses the one of `baseline`, a mark."""
+def throughput_by_concurrency(summaries: Sequence[ArmSummary], styles: Styles) -> go.Figure:
+    """Output tokens a second of all requests together against how many run at once, a line an arm."""
     lines: dict[str, list[ArmSummary]] = defaultdict(list)
     for summary in sorted(summaries, key=lambda s: s.concurrency):
         lines[summary.arm].append(summary)
@@ -40,9 +35,6 @@ def throughput_by_concurrency(
     top = 1.08 * max((s.output_tok_s.high for s in summaries), default=1.0)
     points = sorted({s.concurrency for s in summaries}) or [1]
     end_labels(figure, [_line(figure, name, lines[name], styles) for name in shown], top / _PLOT_PX)
-    for name in shown:
-        if baseline in lines and name != baseline:
-            _mark_crossing(figure, crossovers(lines[name], lines[baseline]), styles[name].label, styles[baseline].label)
     figure.update_xaxes(
         type="log", title_text="Requests at once", tickvals=points, ticktext=[str(p) for p in points], showgrid=False
     )
@@ -50,36 +42,6 @@ def throughput_by_concurrency(
     figure.update_yaxes(range=[0, top])
     y_title(figure, "Output speed, tok/s, all requests together")
     return figure
-
-
-def crossovers(line: Sequence[ArmSummary], other: Sequence[ArmSummary]) -> list[tuple[float, float]]:
-    """(requests at once, tok/s) where two lines cross as drawn: straight between measured points, concurrency on a
-    logarithmic axis."""
-    speeds = {s.concurrency: s.output_tok_s.estimate for s in other}
-    shared = [(s.concurrency, s.output_tok_s.estimate, speeds[s.concurrency]) for s in line if s.concurrency in speeds]
-    found = []
-    for (left, a, b), (right, c, d) in itertools.pairwise(sorted(shared)):
-        if (a - b) * (c - d) < 0:
-            part = (a - b) / ((a - b) - (c - d))
-            found.append((left * (right / left) ** part, a + (c - a) * part))
-    return found
-
-
-def _mark_crossing(figure: go.Figure, places: Sequence[tuple[float, float]], label: str, other: str) -> None:
-    """A ring where two lines cross."""
-    for at, speed in places:
-        figure.add_scatter(
-            x=[at],
-            y=[speed],
-            mode="markers+text",
-            marker={"color": TEXT, "size": 14, "symbol": "circle-open", "line": {"width": 1.5}},
-            text=[f"{at:.1f}" if at < 10 else str(math.floor(at))],
-            textposition="bottom center",
-            textfont={"color": TEXT, "size": 11},
-            name="crossover",
-            hovertext=[hover(f"{label} crosses {other}", f"near {at:.1f} at once, between measured points")],
-            hoverinfo="text",
-        )
 
 
 def _line(figure: go.Figure, name: str, line: Sequence[ArmSummary], styles: Styles) -> EndLabel:

@@ -47,22 +47,28 @@ def run_start(trials: Sequence[TrialRecord]) -> datetime:
     return min(datetime.fromisoformat(trial.started_at) for trial in trials)
 
 
+def minutes_after(start: datetime, trial: TrialRecord) -> float:
+    """Minutes from `start` to the trial's beginning."""
+    return (datetime.fromisoformat(trial.started_at) - start).total_seconds() / 60
+
+
 def run_minutes(trials: Sequence[TrialRecord]) -> float:
     """Minutes from the first trial's beginning to the last one's end: the width of both figures."""
-    return max((_begin(trial, trials) + trial.duration / 60 for trial in trials), default=0.0)
+    start = run_start(trials) if trials else None
+    return max((minutes_after(start, trial) + trial.duration / 60 for trial in trials if start), default=0.0)
 
 
 def slot_timeline(trials: Sequence[TrialRecord], styles: Styles) -> go.Figure:
     """A bar a trial on its slot's line, in minutes since the first trial began. Trials that do not count are
     hatched."""
-    slots = sorted({trial.slot for trial in trials})
+    slots, start = sorted({trial.slot for trial in trials}), run_start(trials)
     plot = _SLOT_PX * max(len(slots), 1)
     figure = canvas(118 + plot, styles, narrow=_legend_under(70 + plot, len({trial.arm for trial in trials})))
     for name, style in styles.items():
         mine = [trial for trial in trials if trial.arm == name]
         if mine:
             figure.add_bar(
-                base=[_begin(t, trials) for t in mine],
+                base=[minutes_after(start, t) for t in mine],
                 x=[t.duration / 60 for t in mine],
                 y=[_slot_label(t.slot) for t in mine],
                 orientation="h",
@@ -149,10 +155,6 @@ def _legend_under(height: int, rows: int) -> dict[str, Any]:
     room = 20 * rows + 12
     legend = {"yref": "container", "y": 0, "yanchor": "bottom", "maxheight": room}
     return {"height": height + room, "legend": legend, "margin": {"t": 8, "b": room + 48}}
-
-
-def _begin(trial: TrialRecord, trials: Sequence[TrialRecord]) -> float:
-    return (datetime.fromisoformat(trial.started_at) - run_start(trials)).total_seconds() / 60
 
 
 def _slot_label(slot: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from engines.base import EngineError
 
 GIB = 1 << 30
 Python = tuple[int, int]
+_KERNELS = Path(__file__).parents[2] / "kernels"
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)==(?P<version>\S+)")
 
 
@@ -18,7 +20,8 @@ _PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)==(?P<version>\S+)")
 class Environment:
     """`package`: the engine's own distribution. `pythons`: the oldest and the newest that its pins hold wheels for.
 
-    `disk_bytes`: what it takes while pip still holds its downloads.
+    `disk_bytes`: what it takes while pip still holds its downloads. `ours`: the folder of a distribution of this
+    repository that is installed beside the pins, editable, so that what runs is the code that is here.
     """
 
     name: str
@@ -28,6 +31,7 @@ class Environment:
     device: str
     pythons: tuple[Python, Python]
     disk_bytes: int
+    ours: Path | None = None
 
     @property
     def requirements(self) -> Path:
@@ -45,9 +49,19 @@ class Environment:
         return self.pins[self.package]
 
     @property
+    def promise(self) -> str:
+        """What its engine's `software` will say of it once it is installed, as far as that is known before."""
+        parts = [f"{self.package} {self.version}", f"torch {self.pins['torch']}"]
+        if self.ours:
+            project = tomllib.loads((self.ours / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+            parts.append(f"{project['name']} {project['version']} code unknown")
+        return ", ".join(parts)
+
+    @property
     def digest(self) -> str:
-        """12 hexadecimal digits over the pins."""
+        """12 hexadecimal digits over what it is made of; not over our own code, which may change in place."""
         lines = "".join(f"{name}=={version}\n" for name, version in self.pins.items())
+        lines += f"{self.ours.name}, editable\n" if self.ours else ""
         return hashlib.sha256(lines.encode()).hexdigest()[:12]
 
 
@@ -78,6 +92,7 @@ _ENTRIES = (
         device="cuda",
         pythons=((3, 12), (3, 12)),
         disk_bytes=24 * GIB,
+        ours=_KERNELS,
     ),
 )
 

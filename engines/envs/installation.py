@@ -87,6 +87,8 @@ def install(name: str, progress: Progress | None = None) -> Path:
     entry, clock = environment(name), Clock(progress)
     if reason := obstacle(entry):
         raise InstallError(f"{name} cannot run on this machine: {reason}")
+    if entry.ours and not (entry.ours / "pyproject.toml").is_file():
+        raise InstallError(f"{name} needs {entry.ours}, which is in this project's repository: install from a clone")
     try:
         with _locked(entry, clock):
             if not _sound(entry):
@@ -125,21 +127,25 @@ def _make(entry: Environment, clock: Clock) -> None:
 def _fill(entry: Environment, made: Path, workplace: Path, clock: Clock) -> None:
     """pip comes along, because vLLM's /server_info lists packages with it and fails without."""
     variables = {**os.environ, "TMPDIR": str(workplace)}
+    pinned = ("--only-binary", ":all:", "--requirement", str(entry.requirements))
     steps = {
         "making the environment": [base_python(entry) or sys.executable, "-m", "venv", str(made)],
-        f"installing {len(entry.pins)} packages": _pip(made, entry),
+        f"installing {len(entry.pins)} packages": _pip(made, *pinned),
     }
+    if entry.ours:
+        steps[f"installing {entry.ours.name}"] = _pip(made, "--no-build-isolation", "--editable", str(entry.ours))
     for stage, command in steps.items():
         output = run_child(command, stage, workplace, variables, clock)
         if output is not None:
             raise InstallError(f"{entry.name} cannot be installed: {explain(output)}")
 
 
-def _pip(made: Path, entry: Environment) -> list[str]:
-    """pip of our environment fills the other. The list is complete, so what it does not name must not come along."""
+def _pip(made: Path, *what: str) -> list[str]:
+    """pip of our environment fills the other. The pins are complete, so what they do not name must not come along; a
+    distribution of ours is built with the setuptools among them."""
     command = [sys.executable, "-m", "pip", "--python", str(_python(made)), "--no-input"]
     command += ["--disable-pip-version-check", "install", "--quiet", "--progress-bar", "off", "--no-deps"]
-    return [*command, "--only-binary", ":all:", "--requirement", str(entry.requirements)]
+    return [*command, *what]
 
 
 def _made(entry: Environment) -> Path:

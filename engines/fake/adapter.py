@@ -7,7 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from engines import client
-from engines.base import Arm, Deployment, Endpoint, EngineError, Identity, Method, Ranking, SpecCounters, StageTimes
+from engines.base import (
+    ALL_COUNTS,
+    OPENAI,
+    Arm,
+    Call,
+    Deployment,
+    Endpoint,
+    EngineError,
+    Identity,
+    Method,
+    Ranking,
+    SpecCounters,
+    StageTimes,
+)
 from engines.fake.script import START_OPTIONS, Script
 
 
@@ -16,6 +29,8 @@ class FakeEngine:
 
     name = "fake"
     methods = frozenset({Method.AUTOREGRESSIVE, Method.DFLASH, Method.DDTREE})
+    server_counts = ALL_COUNTS
+    dialect = OPENAI
 
     def validate(self, arm: Arm, deployment: Deployment) -> None:
         try:
@@ -28,12 +43,10 @@ class FakeEngine:
 
     def command(self, arm: Arm, deployment: Deployment, port: int) -> list[str]:
         start = {name: arm.options[name] for name in START_OPTIONS if name in arm.options}
-        command = [deployment.interpreter, "-m", "engines.fake.server", "--port", str(port)]
-        command += ["--script", json.dumps(start, sort_keys=True), "--dtype", deployment.dtype]
-        command += ["--device", deployment.device, "--target-digest", deployment.target_digest]
-        if deployment.drafter_digest is not None:
-            command += ["--drafter-digest", deployment.drafter_digest]
-        return [*command, *deployment.arguments]
+        return _command(start, deployment, port)
+
+    def serve(self, arm: Arm, deployment: Deployment, host: str, port: int) -> list[str]:
+        return [*_command(_script(arm), deployment, port), "--host", host]
 
     def env(self, arm: Arm, deployment: Deployment) -> Mapping[str, str]:
         return dict(deployment.environment)
@@ -43,6 +56,9 @@ class FakeEngine:
 
     async def healthy(self, endpoint: Endpoint) -> bool:
         return await client.healthy(endpoint)
+
+    def death(self, log: str) -> str:
+        return ""
 
     async def configure(self, endpoint: Endpoint, arm: Arm) -> None:
         await client.post_json(endpoint, "/configure", _script(arm))
@@ -56,8 +72,14 @@ class FakeEngine:
     async def stages(self, endpoint: Endpoint) -> StageTimes:
         return await client.stages(endpoint)
 
+    async def draft_trees(self, endpoint: Endpoint, token_ids: list[int], steps: int) -> None:
+        """The script drafts nothing."""
+
     async def flush(self, endpoint: Endpoint) -> None:
         """The engine has no prefix cache."""
+
+    async def call(self, endpoint: Endpoint, chat: Mapping[str, Any]) -> Call:
+        return Call(chat)
 
     def request_fields(self) -> Mapping[str, object]:
         return {"return_token_ids": True}
@@ -71,6 +93,15 @@ class FakeEngine:
             return Ranking(tuple(answer["token_ids"]), tuple(answer["log_probs"]))
         except (KeyError, TypeError) as error:
             raise EngineError(f"{endpoint.base_url}: the ranking cannot be read: {answer!r:.200}") from error
+
+
+def _command(script: Mapping[str, Any], deployment: Deployment, port: int) -> list[str]:
+    command = [deployment.interpreter, "-m", "engines.fake.server", "--port", str(port)]
+    command += ["--script", json.dumps(script, sort_keys=True), "--dtype", deployment.dtype]
+    command += ["--device", deployment.device, "--target-digest", deployment.target_digest]
+    if deployment.drafter_digest is not None:
+        command += ["--drafter-digest", deployment.drafter_digest]
+    return [*command, *deployment.arguments]
 
 
 def _script(arm: Arm) -> dict[str, Any]:

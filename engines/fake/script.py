@@ -19,7 +19,11 @@ FAILURES = {
     "no_usage": "the usage is missing",
     "error": "an error event in the middle of an answer",
     "identity": "/server_info names another budget and method",
+    "slow": "steps take SLOWED times as long",
 }
+SLOWED = 25.0
+DEFECTS = "FAKE_ENGINE_DEFECTS"
+"""Environment variable: options, as JSON, of a server that is not what its arm says. For tests of promotion."""
 START_OPTIONS = ("fail", "ready_after_s")
 """What has to be known before the server listens, and so is part of its command."""
 VOCABULARY = 1000

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from aiohttp import web
 
 from engines.base import Method, SpecCounters, StageTimes
-from engines.fake.script import BLOCK_SIZE, Script, candidates, prefix_state
+from engines.fake.script import BLOCK_SIZE, DEFECTS, SLOWED, Script, candidates, prefix_state
 
 _MARK = {"model": "fake", "simulated": True}
 
@@ -118,7 +118,7 @@ class FakeServer:
         }
         await _strike(failure)
         for emitted, accepted in script.steps(total - 1):
-            await asyncio.sleep(script.step_ms / 1e3)
+            await asyncio.sleep(script.step_ms / 1e3 * (SLOWED if failure == "slow" else 1.0))
             self._stages = _after_step(self._stages, script)
             self._counters = script.count(self._counters, emitted, accepted)
             counters = script.count(counters, emitted, accepted)
@@ -205,21 +205,22 @@ def _end(message: str, code: int) -> NoReturn:
 def main() -> None:
     parser = argparse.ArgumentParser("engines.fake.server", description="A scripted engine; it computes nothing.")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--script", type=json.loads, default={}, help="options as JSON")
     for name in ("dtype", "device", "target-digest", "drafter-digest"):
         parser.add_argument(f"--{name}", default=None if name == "drafter-digest" else "")
     arguments = vars(parser.parse_args())
-    port, options = arguments.pop("port"), arguments.pop("script")
+    host, port, options = arguments.pop("host"), arguments.pop("port"), arguments.pop("script")
     try:
-        script = Script.parse(options)
+        script = Script.parse(options | json.loads(os.environ.get(DEFECTS, "{}")))
     except ValueError as error:
         _end(str(error), 2)
     if script.fail == "start":
         _end("scripted failure at start", 1)
-    sys.stderr.write(f"engines.fake.server (simulated): on http://127.0.0.1:{port}\n")
+    sys.stderr.write(f"engines.fake.server (simulated): on http://{host}:{port}\n")
     web.run_app(
         FakeServer(script, arguments).app(),
-        host="127.0.0.1",
+        host=host,
         port=port,
         print=None,
         shutdown_timeout=1.0,

@@ -5,9 +5,24 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from engines import client
-from engines.base import Arm, Deployment, Endpoint, EngineError, Identity, Method, Ranking, SpecCounters, StageTimes
+from engines import client, containers
+from engines.base import (
+    ALL_COUNTS,
+    OPENAI,
+    Arm,
+    Call,
+    Deployment,
+    DraftTree,
+    Endpoint,
+    EngineError,
+    Identity,
+    Method,
+    Ranking,
+    SpecCounters,
+    StageTimes,
+)
 from engines.messages import one_line
 from engines.reference.model.config import read_target_config
 from engines.reference.serving.options import DTYPES
@@ -23,6 +38,8 @@ class ReferenceEngine:
 
     name = "reference"
     methods = frozenset({Method.AUTOREGRESSIVE, Method.DFLASH, Method.DDTREE})
+    server_counts = ALL_COUNTS
+    dialect = OPENAI
 
     def validate(self, arm: Arm, deployment: Deployment) -> None:
         if arm.method not in self.methods:
@@ -36,7 +53,7 @@ class ReferenceEngine:
         _check_context(Path(deployment.target), deployment.max_context)
 
     def software(self, interpreter: str) -> str:
-        command = [interpreter, "-m", "engines.reference.software"]
+        command = [*containers.python(interpreter), "-m", "engines.reference.software"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_SOFTWARE_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -56,6 +73,11 @@ class ReferenceEngine:
         command += ["--max-context", str(deployment.max_context)]
         return [*command, "--host", "127.0.0.1", "--port", str(port), *deployment.arguments]
 
+    def serve(self, arm: Arm, deployment: Deployment, host: str, port: int) -> list[str]:
+        command = [*self.command(arm, deployment, port), "--host", host, "--method", arm.method.value]
+        command += ["--budget", str(arm.budget)] if arm.budget is not None else []
+        return [*command, "--chain"] if arm.chain else command
+
     def env(self, arm: Arm, deployment: Deployment) -> Mapping[str, str]:
         return {"OMP_NUM_THREADS": str(deployment.threads), "TOKENIZERS_PARALLELISM": "false"} | dict(
             deployment.environment
@@ -66,6 +88,9 @@ class ReferenceEngine:
 
     async def healthy(self, endpoint: Endpoint) -> bool:
         return await client.healthy(endpoint)
+
+    def death(self, log: str) -> str:
+        return ""
 
     async def configure(self, endpoint: Endpoint, arm: Arm) -> None:
         body = {"method": arm.method.value, "budget": arm.budget, "chain": arm.chain}
@@ -80,8 +105,14 @@ class ReferenceEngine:
     async def stages(self, endpoint: Endpoint) -> StageTimes:
         return await client.stages(endpoint)
 
+    async def draft_trees(self, endpoint: Endpoint, token_ids: list[int], steps: int) -> tuple[DraftTree, ...]:
+        return await client.draft_trees(endpoint, token_ids, steps)
+
     async def flush(self, endpoint: Endpoint) -> None:
         """The engine has no prefix cache."""
+
+    async def call(self, endpoint: Endpoint, chat: Mapping[str, Any]) -> Call:
+        return Call(chat)
 
     def request_fields(self) -> Mapping[str, object]:
         return {"return_token_ids": True}

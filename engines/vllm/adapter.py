@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from engines import client
-from engines.base import Arm, Deployment, Endpoint, EngineError, Identity, Ranking, SpecCounters
+from engines.base import (
+    ALL_COUNTS,
+    OPENAI,
+    Arm,
+    Call,
+    Deployment,
+    Endpoint,
+    EngineError,
+    Identity,
+    Ranking,
+    SpecCounters,
+)
 from engines.vllm import command, identity, metrics, requests, software, speculation
 
 _RANKING_S = 120.0
@@ -19,6 +31,8 @@ class VllmEngine:
 
     name = "vllm"
     methods = frozenset(speculation.OPTIONS)
+    server_counts = ALL_COUNTS
+    dialect = OPENAI
 
     def validate(self, arm: Arm, deployment: Deployment) -> None:
         speculation.check(arm)
@@ -30,6 +44,9 @@ class VllmEngine:
     def command(self, arm: Arm, deployment: Deployment, port: int) -> list[str]:
         return command.command(arm, deployment, port)
 
+    def serve(self, arm: Arm, deployment: Deployment, host: str, port: int) -> list[str]:
+        return [*command.command(arm, deployment, port), "--host", host]
+
     def env(self, arm: Arm, deployment: Deployment) -> Mapping[str, str]:
         return command.environment(arm, deployment)
 
@@ -38,6 +55,9 @@ class VllmEngine:
 
     async def healthy(self, endpoint: Endpoint) -> bool:
         return await client.healthy(endpoint)
+
+    def death(self, log: str) -> str:
+        return ""
 
     async def configure(self, endpoint: Endpoint, arm: Arm) -> None:
         """Nothing: the command is the arm."""
@@ -61,9 +81,15 @@ class VllmEngine:
     async def stages(self, endpoint: Endpoint) -> None:
         """vLLM does not tell."""
 
+    async def draft_trees(self, endpoint: Endpoint, token_ids: list[int], steps: int) -> None:
+        """vLLM does not tell."""
+
     async def flush(self, endpoint: Endpoint) -> None:
         """The prefix cache is off unless the profile's arguments switch it on."""
         await client.post(endpoint, "/reset_prefix_cache")
+
+    async def call(self, endpoint: Endpoint, chat: Mapping[str, Any]) -> Call:
+        return Call(chat)
 
     def request_fields(self) -> Mapping[str, object]:
         return {"return_token_ids": True}

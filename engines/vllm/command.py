@@ -66,7 +66,7 @@ def _cpu(deployment: Deployment) -> dict[str, str]:
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "VLLM_CPU_KVCACHE_SPACE": str(_KV_CACHE_GIB),
     }
-    openmp = library(deployment.interpreter, _OPENMP)
+    openmp = library(deployment.interpreter, _OPENMP) if deployment.image is None else None
     if openmp is not None:
         variables |= {"LD_PRELOAD": str(openmp), "KMP_BLOCKTIME": "5", "KMP_TPAUSE": "0"}
     return variables

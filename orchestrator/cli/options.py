@@ -16,4 +16,7 @@ Runs = Annotated[Path, typer.Option("--runs", envvar="ORCHESTRATE_RUNS", help="T
 Run = Annotated[str | None, typer.Argument(help="A run, or the beginning of its name; the newest if left out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document for scripts.")]
 
+Deploy = Annotated[Path, typer.Option("--deploy", envvar="ORCHESTRATE_DEPLOY", help="The file that names the targets.")]
+
 RUNS = Path("runs")
+DEPLOY = Path("deploy.yaml")

@@ -14,9 +14,12 @@ import typer
 from orchestrator.cli.options import RUNS, Json, Overrides, Profile, Runs, SweepFile
 
 if TYPE_CHECKING:
+    from orchestrator.deployments import Place
+    from orchestrator.explore import Field
     from orchestrator.models import ResolvedModel
-    from orchestrator.plan import Plan
-    from orchestrator.spec import SweepSpec
+    from orchestrator.plan import Plan, Trial
+    from orchestrator.search import Probe
+    from orchestrator.spec import EngineSpec, SweepSpec
     from orchestrator.store import RunStore
 
 
@@ -37,6 +40,9 @@ def sweep(
     from orchestrator import models
     from orchestrator.cli.tables import summary_table
     from orchestrator.cluster import choose_profile, connect
+    from orchestrator.deployments import installed
+    from orchestrator.explore import Explorer
+    from orchestrator.search import with_finalists
     from orchestrator.spec import load_spec
     from orchestrator.sweep import run
     from orchestrator.verdict import exit_code
@@ -46,9 +52,15 @@ def sweep(
     with connect(address) as cluster:
         choice = choose_profile(spec, profile, cluster.offers())
         console.print(choice.line, highlight=False, soft_wrap=True)
-        plan = _plan(spec, choice.profile, models.resolve)
-        store = _open_run(file, plan, runs, resume, fresh)
-        decision = run(plan, store, choice, console)
+        probes: list[Probe] = []
+        if spec.search is not None:
+            field = _field(spec, choice.profile, models.resolve, installed)
+            searched = _open_run(runs / f"{_slug(file)}-search-{field.digest[:12]}", resume, fresh)
+            probes = Explorer(field, searched, choice).run(console)
+            spec = with_finalists(spec, probes)
+        plan = _plan(spec, choice.profile, models.resolve, installed)
+        store = _open_run(runs / f"{_slug(file)}-{plan.digest[:12]}", resume, fresh)
+        decision = run(plan, store, choice, console, probes)
     report = write_report(store, store.folder / "report.html")
     console.print(f"\n[bold]{decision.sentence}[/bold]", highlight=False)
     console.print(summary_table(decision))
@@ -70,6 +82,7 @@ def plan(
 
     from orchestrator.cli.tables import plan_table
     from orchestrator.cluster import choose_profile, this_machine
+    from orchestrator.deployments import promised
     from orchestrator.spec import load_spec
 
     spec = load_spec(file, overrides)
@@ -78,22 +91,30 @@ def plan(
         profile, line = choice.profile, choice.line
     else:
         line = f"profile {profile}: as asked for"
-    planned = _plan(spec, profile, _resolve_or_note)
+    planned = _plan(spec, profile, _resolve_or_note, promised)
     summary = _summary(planned, tok_s)
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
         return
     console = Console()
     console.print(line, highlight=False, soft_wrap=True)
+    for note in _not_here(planned):
+        console.print(note, highlight=False, soft_wrap=True)
     console.print(plan_table(planned))
+    if spec.search is not None:
+        minutes = spec.search.budget_gpu_minutes
+        console.print(f"a search of {minutes:g} GPU-minutes first; its trees join these arms", highlight=False)
     console.print(
-        f"{summary['trials']} trials of {summary['requests_per_arm']} requests an arm in {summary['blocks']} blocks; "
+        f"{_at_most(planned)}{summary['trials']} trials of {summary['requests_per_arm']} requests an arm in "
+        f"{summary['max_blocks']} blocks; "
         f"at most {summary['slot_hours']:.2f} slot-hours at {tok_s:g} tok/s a request (an assumption: --tok-s)",
         highlight=False,
     )
 
 
-def _plan(spec: SweepSpec, profile: str, resolve: Callable[[str], ResolvedModel]) -> Plan:
+def _plan(
+    spec: SweepSpec, profile: str, resolve: Callable[[str], ResolvedModel], find: Callable[[str, EngineSpec], Place]
+) -> Plan:
     from orchestrator.deployments import make_deployments
     from orchestrator.errors import InputError
     from orchestrator.plan import make_plan
@@ -102,7 +123,32 @@ def _plan(spec: SweepSpec, profile: str, resolve: Callable[[str], ResolvedModel]
     if profile not in spec.profiles:
         raise InputError(f"no profile {profile!r}; the file has {', '.join(spec.profiles)}")
     prompts = load_prompts(spec.workload.prompts)
-    return make_plan(spec, profile, make_deployments(spec, profile, resolve), prompts)
+    return make_plan(spec, profile, make_deployments(spec, profile, resolve, find), prompts)
+
+
+def _field(
+    spec: SweepSpec, profile: str, resolve: Callable[[str], ResolvedModel], find: Callable[[str, EngineSpec], Place]
+) -> Field:
+    from orchestrator.deployments import make_deployments
+    from orchestrator.explore import Field
+    from orchestrator.prompts import load_prompts
+    from orchestrator.search import reach
+
+    assert spec.search is not None
+    prompts = load_prompts(spec.workload.prompts).prompts[: spec.search.prompts]
+    return Field(spec, spec.profiles[profile], make_deployments(reach(spec), profile, resolve, find), prompts)
+
+
+def _not_here(plan: Plan) -> list[str]:
+    """A line for each environment that the sweep needs and this machine lacks."""
+    from engines.envs import ENVIRONMENTS
+
+    names = {deployment.interpreter: deployment.software for deployment in plan.deployments.values()}
+    return [
+        f"environment {name} is not installed here and planned as its pins say ({names[name]}); before the sweep, run: "
+        f"orchestrate engines install {name}"
+        for name in sorted(names.keys() & ENVIRONMENTS.keys())
+    ]
 
 
 def _resolve_or_note(ref: str) -> ResolvedModel:
@@ -116,32 +162,51 @@ def _resolve_or_note(ref: str) -> ResolvedModel:
         return models.ResolvedModel(name=ref, path=Path("not-fetched"), digest="not-fetched")
 
 
-def _open_run(file: Path, plan: Plan, runs: Path, resume: bool, fresh: bool) -> RunStore:
+def _slug(file: Path) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", file.stem)
+
+
+def _open_run(folder: Path, resume: bool, fresh: bool) -> RunStore:
     from orchestrator.errors import InputError
     from orchestrator.store import RunStore
 
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", file.stem) + f"-{plan.digest[:12]}"
-    store = RunStore(runs / name)
+    store = RunStore(folder)
     if not store.entries():
         return store
     if fresh:
         numbers = itertools.count(2)
-        return next(s for n in numbers if not (s := RunStore(runs / f"{name}-{n}")).folder.exists())
+        return next(s for n in numbers if not (s := RunStore(folder.with_name(f"{folder.name}-{n}"))).folder.exists())
     if not resume:
         raise InputError(f"{store.folder}: this sweep has a run; --resume goes on with it, --fresh measures again")
     return store
 
 
+def _at_most(plan: Plan) -> str:
+    """What an adaptive sweep begins with."""
+    blocks = plan.spec.blocks
+    if blocks.max == blocks.count:
+        return ""
+    first = sum(len(unit.trials) for unit in plan.units if unit.block < blocks.count)
+    return f"{first} trials in {blocks.count} blocks first, then {blocks.step} blocks at a time as needed: at most "
+
+
+def _longest(trial: Trial, tok_s: float) -> float:
+    """Seconds of a trial whose answers all have their full length; an open loop lasts as long as its arrivals."""
+    busy = len(trial.prompts) * trial.workload.max_tokens / trial.concurrency / tok_s
+    return max(busy, trial.arrivals[-1].at if trial.arrivals else 0.0)
+
+
 def _summary(plan: Plan, tok_s: float) -> dict[str, float | int | str | list[str]]:
-    tokens = sum(len(t.prompts) * t.workload.max_tokens / t.concurrency for t in plan.trials)
+    seconds = sum(_longest(trial, tok_s) for trial in plan.trials)
     return {
         "profile": plan.profile,
         "arms": [arm.name for arm in plan.arms],
         "prompt_set": f"{plan.prompt_set.name}@{plan.prompt_set.version[:12]}",
         "blocks": plan.spec.blocks.count,
+        "max_blocks": plan.spec.blocks.max,
         "concurrency": ", ".join(map(str, plan.spec.workload.concurrency)),
         "requests_per_arm": sum(len(t.prompts) for t in plan.trials) // len(plan.arms),
         "trials": len(plan.trials),
-        "slot_hours": tokens / tok_s / 3600,
+        "slot_hours": seconds / 3600,
         "digest": plan.digest,
     }

@@ -2,6 +2,16 @@
 
 from orchestrator.metrics.requests import measure, within_slo
 from orchestrator.metrics.summary import by_task, caveats, summarise
-from orchestrator.metrics.window import steady_window, tokens_within
+from orchestrator.metrics.window import open_window, steady_window, tokens_within, window_of
 
-__all__ = ["by_task", "caveats", "measure", "steady_window", "summarise", "tokens_within", "within_slo"]
+__all__ = [
+    "by_task",
+    "caveats",
+    "measure",
+    "open_window",
+    "steady_window",
+    "summarise",
+    "tokens_within",
+    "window_of",
+    "within_slo",
+]

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from engines.base import Arm, StageTimes
+from orchestrator.metrics.percentiles import indicative
 from orchestrator.metrics.requests import measure, within_slo
-from orchestrator.metrics.window import steady_window, tokens_within
+from orchestrator.metrics.window import tokens_within, window_of
 from orchestrator.records import ArmSummary, Interval, TrialRecord, TrialState
 from orchestrator.spec import SloSpec
 from orchestrator.statistics import Bootstrap, mean_interval, ratio_interval
@@ -102,7 +103,7 @@ def _summary(
         requests=len(point),
         errors=len(point) - len(done),
         tokens=int(done["output_tokens"].sum()),
-        output_tok_s=_output_tok_s(point, concurrency, bootstrap, stream),
+        output_tok_s=_output_tok_s(point, concurrency, records, bootstrap, stream),
         tpot_ms=mean_interval(1e3 * timed["tpot"].to_numpy(dtype=float), bootstrap, stream),
         ttft_ms_p50=_percentile_ms(done["ttft"], 50),
         ttft_ms_p90=_percentile_ms(done["ttft"], 90),
@@ -110,11 +111,15 @@ def _summary(
         tpot_ms_p90=_percentile_ms(timed["tpot"], 90),
         e2e_ms_p50=_percentile_ms(done["e2e"], 50),
         e2e_ms_p90=_percentile_ms(done["e2e"], 90),
+        ttft_ms_p99=_percentile_ms(done["ttft"], 99),
+        tpot_ms_p99=_percentile_ms(timed["tpot"], 99),
+        e2e_ms_p99=_percentile_ms(done["e2e"], 99),
+        indicative=indicative(len(timed)),
         acceptance_length=acceptance,
         acceptance_length_macro=_acceptance_length_macro(done),
         acceptance_by_depth=_acceptance_by_depth(done["accepted_by_depth"], steps),
         budget_efficiency=accepted / drafted if drafted else None,
-        goodput_rps=_goodput(point, concurrency, slo),
+        goodput_rps=_goodput(point, concurrency, records, slo),
         truncated_share=float((done["finish_reason"] == "length").mean()),
         step_ms=step_ms,
         identity_error=_identity_error(timed, step_ms, acceptance.estimate),
@@ -145,9 +150,15 @@ def _acceptance_by_depth(depths: Iterable[Sequence[int]], steps: int) -> list[fl
     return [float(value) for value in total / steps] if steps else []
 
 
-def _output_tok_s(point: pd.DataFrame, concurrency: int, bootstrap: Bootstrap, stream: np.random.Generator) -> Interval:
+def _output_tok_s(
+    point: pd.DataFrame,
+    concurrency: int,
+    records: Sequence[TrialRecord],
+    bootstrap: Bootstrap,
+    stream: np.random.Generator,
+) -> Interval:
     """Tokens inside the steady windows over their seconds; the interval is that of tokens per second of a slot."""
-    windows = _windows(point, concurrency)
+    windows = _windows(point, concurrency, records)
     rate = sum(tokens_within(trial, window) for trial, window in windows) / _seconds(windows)
     done = point[point["ok"]]
     busy = (done["last"] - done["sent"]).to_numpy(dtype=float)
@@ -155,19 +166,22 @@ def _output_tok_s(point: pd.DataFrame, concurrency: int, bootstrap: Bootstrap, s
     return Interval(estimate=rate, low=rate * slot.low / slot.estimate, high=rate * slot.high / slot.estimate)
 
 
-def _goodput(point: pd.DataFrame, concurrency: int, slo: SloSpec) -> float | None:
+def _goodput(point: pd.DataFrame, concurrency: int, records: Sequence[TrialRecord], slo: SloSpec) -> float | None:
     """Requests a second that finished inside the steady windows and met every limit. None without a limit."""
     if slo == SloSpec():
         return None
-    windows = _windows(point, concurrency)
+    windows = _windows(point, concurrency, records)
     good = sum(int((within_slo(trial, slo) & trial["last"].between(*window)).sum()) for trial, window in windows)
     return good / _seconds(windows)
 
 
-def _windows(point: pd.DataFrame, concurrency: int) -> list[tuple[pd.DataFrame, tuple[float, float]]]:
+def _windows(
+    point: pd.DataFrame, concurrency: int, records: Sequence[TrialRecord]
+) -> list[tuple[pd.DataFrame, tuple[float, float]]]:
     """Each trial with its steady window; a trial in which nothing finished has none."""
-    trials = [trial for _, trial in point.groupby("trial") if trial["ok"].any()]
-    return [(trial, steady_window(trial, concurrency)) for trial in trials]
+    told = {record.digest: record for record in records}
+    trials = [(str(digest), trial) for digest, trial in point.groupby("trial") if trial["ok"].any()]
+    return [(trial, window_of(told.get(digest), trial, concurrency)) for digest, trial in trials]
 
 
 def _seconds(windows: Sequence[tuple[pd.DataFrame, tuple[float, float]]]) -> float:

@@ -1,9 +1,11 @@
-"""The part of a trial in which every slot of the closed loop was busy."""
+"""The part of a trial in which its load was the one asked for, and the tokens that came in it."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+
+from orchestrator.records import TrialRecord
 
 
 def steady_window(requests: pd.DataFrame, concurrency: int) -> tuple[float, float]:
@@ -22,6 +24,24 @@ def steady_window(requests: pd.DataFrame, concurrency: int) -> tuple[float, floa
     sent, ends = np.sort(done["sent"].to_numpy(dtype=float)), np.sort(done["last"].to_numpy(dtype=float))
     start, end = float(sent[slots - 1]), float(ends[len(done) - slots])
     return (start, end) if start < end else (float(sent[0]), float(ends[-1]))
+
+
+def open_window(requests: pd.DataFrame) -> tuple[float, float]:
+    """From the first answer's end to the last arrival, in seconds of the trial's clock: in between, requests both come
+    and go. A trial whose first answer ended after the last arrival counts in whole. ValueError when none finished.
+    """
+    done = _finished(requests)
+    if done.empty:
+        raise ValueError("no request finished")
+    start, end = float(done["last"].min()), float(done["scheduled"].max())
+    return (start, end) if start < end else (float(done["scheduled"].min()), float(done["last"].max()))
+
+
+def window_of(record: TrialRecord | None, requests: pd.DataFrame, concurrency: int) -> tuple[float, float]:
+    """A trial's window: an open loop's is in its record, a closed loop's can be told from its requests."""
+    if record is not None and record.load is not None and record.load.pattern != "closed":
+        return record.window
+    return steady_window(requests, concurrency)
 
 
 def tokens_within(requests: pd.DataFrame, window: tuple[float, float]) -> float:

@@ -25,7 +25,7 @@ def blocks(prompt_set: PromptSet, count: int, seed: int) -> tuple[tuple[Prompt, 
     """Every prompt in exactly one of `count` blocks; sizes, and each task's share, differ by at most one."""
     if not 1 <= count <= len(prompt_set.prompts):
         raise PromptError(
-            f"blocks.count: {len(prompt_set.prompts)} prompts cannot be dealt into {count} blocks; "
+            f"blocks.max: {len(prompt_set.prompts)} prompts cannot be dealt into {count} blocks; "
             f"allowed: 1 to {len(prompt_set.prompts)}"
         )
     deck = list(itertools.chain.from_iterable(_by_task(prompt_set.prompts, "deal", seed)))

@@ -7,7 +7,7 @@ decision are then the product's own, computed from them.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ import pandas as pd
 from engines.base import Arm, Deployment, Method, Ranking, SpecCounters, StageTimes
 from orchestrator.decision import decide
 from orchestrator.equivalence import compare_texts, judge
+from orchestrator.metrics.outputs import make_outputs
 from orchestrator.plan import Plan, Trial, make_plan
 from orchestrator.prompts import Prompt, PromptSet
-from orchestrator.records import JournalEntry, TrialRecord, TrialState, request_frame
+from orchestrator.records import DraftTrees, JournalEntry, TreeNode, TreeStep, TrialRecord, TrialState, request_frame
 from orchestrator.spec import SweepSpec, dump_spec
 from orchestrator.store import RunStore
 
@@ -73,7 +74,7 @@ SCENARIOS = {"winner": WINNER, "tie": TIE, "invalid": INVALID, "load": LOAD}
 
 def synthetic_run(folder: Path, scenario: Scenario, *, share: float = 1.0, decided: bool = True) -> RunStore:
     """A run under `folder`. `share` below 1 leaves later trials out; `decided` writes gate and decision."""
-    plan = _plan(scenario)
+    plan = plan_of(scenario)
     store = RunStore(folder)
     store.create(dump_spec(plan.spec), _environment())
     draw, clock = random.Random(7), START
@@ -84,8 +85,11 @@ def synthetic_run(folder: Path, scenario: Scenario, *, share: float = 1.0, decid
     return store
 
 
-def _plan(scenario: Scenario) -> Plan:
-    engine = {"engine": "synthetic", "engines": {"synthetic": {"dtype": "bfloat16"}}}
+def plan_of(scenario: Scenario) -> Plan:
+    """What a sweep of the scenario would run."""
+    engine: dict[str, Any] = {"engine": "synthetic", "engines": {"synthetic": {"dtype": "bfloat16"}}}
+    if scenario.gpu:
+        engine |= {"match": {"gpus": 1}, "price_per_gpu_hour": 2.5}
     spec = SweepSpec.model_validate(
         {
             "question": scenario.question,
@@ -122,7 +126,7 @@ def _measure(store: RunStore, trial: Trial, scenario: Scenario, draw: random.Ran
         reason=bad,
         slot="slot-0",
         identity={"engine": "synthetic", "method": arm.method.value, "budget": arm.budget, "version": "0.0-synthetic"},
-        counters={},
+        counters=asdict(counters),
         stages={name: getattr(stages, name) for name in StageTimes.__dataclass_fields__},
         warmup_requests=3,
         warmup_flat=True,
@@ -130,7 +134,8 @@ def _measure(store: RunStore, trial: Trial, scenario: Scenario, draw: random.Ran
         duration=seconds,
         window=(0.0, seconds),
     )
-    store.write_trial(record, request_frame(rows), _telemetry(seconds, draw, scenario.gpu), counters, stages, b"")
+    telemetry, trees = _telemetry(seconds, draw, scenario.gpu), _trees(trial)
+    store.write_trial(record, request_frame(rows), telemetry, counters, stages, b"", trees)
     for state in (TrialState.STARTED, record.state):
         entry = {"time": clock.isoformat(), "trial": trial.digest, "arm": arm.name, "block": trial.block}
         store.journal(JournalEntry(**entry, concurrency=trial.concurrency, state=state, slot="slot-0", reason=bad))
@@ -186,6 +191,9 @@ def _request(
         "prompt_token_ids": [1, 2, 3],
         "text": f"{HOSTILE} {words}" if prompt.prompt_id == "chat-01" else words,
         "error": "",
+        "chunk_times": [],
+        "chunk_tokens": [],
+        "coalesced": 0,
     }
     return row, last
 
@@ -212,6 +220,31 @@ def _step_ms(arm: Arm, concurrency: int) -> dict[str, float]:
     verify = 21 * _VERIFY[arm.budget] * busy
     draft = 0.3 if arm.method is Method.NGRAM else 8.6
     return {"draft": draft, "build": 0.42 if tree else 0.0, "verify": verify, "commit": 0.38, "host": 0.6}
+
+
+def _trees(trial: Trial) -> DraftTrees | None:
+    """Of the first trial of an arm that drafts from a model: three steps, as a best-first search would grow them."""
+    if trial.block or trial.concurrency > 1 or not trial.arm.needs_drafter:
+        return None
+    draw = random.Random(trial.arm.name)
+    return DraftTrees(prompt_id="chat-01", steps=[_tree(trial.arm.budget, draw) for _ in range(3)])
+
+
+def _tree(budget: int | None, draw: random.Random) -> TreeStep:
+    depth, wide = 7, 1 if budget is None else 4
+    costs = [[0.2 + 0.9 * rank + draw.random() for rank in range(wide)] for _ in range(depth)]
+    nodes = [TreeNode(token_id=900, text="root", parent=-1, depth=0, log_prob=0.0)]
+    grown = [(costs[0][rank], 1, 0, rank) for rank in range(wide)]
+    while grown and len(nodes) <= (budget or depth):
+        cost, level, parent, rank = grown.pop(grown.index(min(grown)))
+        text = HOSTILE if len(nodes) == 2 else f" {_WORDS[(level * 5 + rank) % len(_WORDS)]}"
+        nodes.append(TreeNode(token_id=10 * level + rank, text=text, parent=parent, depth=level, log_prob=-cost))
+        if level < depth:
+            grown += [(cost + costs[level][r], level + 1, len(nodes) - 1, r) for r in range(wide)]
+    accepted = [draw.randrange(len(nodes))]
+    while accepted[0]:
+        accepted.insert(0, nodes[accepted[0]].parent)
+    return TreeStep(nodes=nodes, accepted=accepted, bonus_id=7, bonus_text=" bonus\n")
 
 
 def _stages(arm: Arm, concurrency: int, steps: int, drift: float) -> StageTimes:
@@ -257,7 +290,9 @@ def _decide(store: RunStore, plan: Plan, scenario: Scenario) -> None:
     gates, divergences = judge(agreements, rankings, 0.25)
     rows = [divergence.model_dump() for divergence in divergences]
     pd.DataFrame(rows, columns=list(_DIVERGENCE_COLUMNS)).to_parquet(store.folder / "equivalence.parquet")
-    store.write_decision(decide(plan, store.trials(), requests, gates))
+    decision = decide(plan, store.trials(), requests, gates)
+    store.write_outputs(make_outputs(plan, store.trials(), requests, decision.summaries, store.telemetry))
+    store.write_decision(decision)
 
 
 def _environment() -> dict[str, Any]:

@@ -237,12 +237,11 @@ def test_plotly_is_there_once(winner_page: Page) -> None:
 
 def test_every_figure_has_its_data_and_its_description(winner_page: Page) -> None:
     data = {attributes["id"]: content for attributes, content in winner_page.scripts if "id" in attributes}
-    plots = [attributes for attributes in winner_page.all("div") if attributes.get("class") == "plot"]
-    assert len(plots) == len(data) >= 12
-    for plot in plots:
-        assert json.loads(data[plot["data-figure"]])["layout"]["height"] > 0
-        assert plot["role"] == "img"
-        assert len(plot["aria-label"]) > 40
+    places = [attributes for attributes in winner_page.all("div") if attributes.get("class") == "drawing"]
+    assert len(places) == len(data) >= 17
+    for place in places:
+        assert json.loads(data[place["data-source"]])["layout"]["height"] > 0
+        assert len(place["data-label"]) > 40
 
 
 def test_page_can_be_walked_through(winner_page: Page) -> None:
@@ -257,6 +256,8 @@ def test_page_can_be_walked_through(winner_page: Page) -> None:
     assert named <= set(ids)
     assert all("scope" in header for header in winner_page.all("th"))
     assert all(box.get("tabindex") == "0" for box in winner_page.all("div") if box.get("class") == "scroll")
+    labels = [box["aria-label"] for box in winner_page.all("div") if box.get("role") == "region"]
+    assert len(labels) == len(set(labels)) >= 4
 
 
 def test_text_of_a_run_stays_text(tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from rich.console import Console
 
 from engines.base import SpecCounters
 from orchestrator import driver
-from orchestrator.driver import remaining, run_sweep
+from orchestrator.driver import run_sweep
 from orchestrator.errors import InputError
 from orchestrator.measure import Measurement, failed
 from orchestrator.plan import Plan, Trial
 from orchestrator.pool import SlotLostError
 from orchestrator.records import TrialRecord, TrialState, request_frame
+from orchestrator.rounds import remaining
 from orchestrator.spec import dump_spec
 from orchestrator.store import RunStore, now
 from tests.orchestrator.acting import CHOICE, plain, sweep_plan
@@ -33,9 +34,18 @@ def valid(trial: Trial) -> Measurement:
     whole = record.model_dump() | {"state": TrialState.VALID, "duration": 2.0, "window": (0.0, 2.0)}
     row: dict[str, Any] = {"prompt_id": "p", "sent": 0.0, "first": 0.5, "last": 2.0, "error": "", "output_tokens": 10}
     filler = {"task": "", "finish_reason": "stop", "text": "", "scheduled": 0.0}
-    counts = ("first_chunk_tokens", "chunks", "prompt_tokens", "verify_steps", "drafted", "accepted", "emitted")
+    counts = (
+        "first_chunk_tokens",
+        "chunks",
+        "prompt_tokens",
+        "verify_steps",
+        "drafted",
+        "accepted",
+        "emitted",
+        "coalesced",
+    )
     frame = request_frame([row | filler | dict.fromkeys((*counts, "cached_tokens"), 1)])
-    return Measurement(TrialRecord(**whole), frame, pd.DataFrame(), SpecCounters(4, 28, 6, 10), None, b"log")
+    return Measurement(TrialRecord(**whole), frame, pd.DataFrame(), SpecCounters(4, 28, 6, 10), None, engine_log=b"log")
 
 
 class ScriptedSlot:
@@ -116,7 +126,7 @@ def test_what_is_stored_is_not_measured_again(bench: Bench) -> None:
 def test_units_keep_what_is_left_of_them() -> None:
     plan = sweep_plan(ARMS)
     first, second = plan.units
-    left = remaining(plan, {trial.digest for trial in first.trials} | {second.trials[1].digest})
+    left = remaining(plan.units, {trial.digest for trial in first.trials} | {second.trials[1].digest})
     assert [unit.trials for unit in left] == [(second.trials[0], second.trials[2])]
 
 
@@ -145,7 +155,7 @@ def test_a_trial_that_never_counts_is_stored_with_its_reason_and_the_sweep_goes_
 
 
 def hopeless(trial: Trial, _: int) -> Measurement:
-    return failed(trial, "slot-0", "engine fake ended with exit code 2", now())
+    return failed(trial, "slot-0", "engine fake ended with exit code 2", now(), TrialState.INVALID)
 
 
 def long_plan() -> Plan:

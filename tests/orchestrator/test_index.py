@@ -3,16 +3,18 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from engines.base import Arm, Method
+from orchestrator import sweep
 from orchestrator.cards import Shelf, is_running, progress, read_card
-from orchestrator.index import IndexedStore, build_index, depth_shares, goodput_curves, open_index
+from orchestrator.index import build_index, depth_shares, goodput_curves, open_index
 from orchestrator.metrics import summarise
-from orchestrator.records import JournalEntry, TrialState
+from orchestrator.records import JournalEntry, TrialState, Verdict
 from orchestrator.spec import SloSpec
 from orchestrator.statistics import Bootstrap
 from orchestrator.store import RunStore
-from tests.dashboards.synthetic import LOAD, WINNER, synthetic_run
+from tests.dashboards.synthetic import LOAD, TIE, WINNER, plan_of, synthetic_run
 
 
 @pytest.fixture(scope="module")
@@ -27,19 +29,16 @@ def fresh(tmp_path: Path) -> RunStore:
 
 def test_the_index_holds_what_the_trials_do(store: RunStore) -> None:
     index = build_index(store)
-    indexed = IndexedStore(store, index)
-    assert indexed.trials() == store.trials()
+    assert index.trials == store.trials()
     columns = ["trial", "prompt_id", "first", "last", "output_tokens", "accepted"]
     order = ["trial", "prompt_id"]
-    ours, theirs = (
-        f[columns].sort_values(order).reset_index(drop=True) for f in (indexed.requests(), store.requests())
-    )
+    ours, theirs = (f[columns].sort_values(order).reset_index(drop=True) for f in (index.requests, store.requests()))
     pd.testing.assert_frame_equal(ours, theirs)
     assert index.problems == []
 
 
 def test_only_texts_that_are_compared_are_kept(fresh: RunStore) -> None:
-    texts = IndexedStore(fresh, build_index(fresh)).requests()
+    texts = build_index(fresh).requests
     divergent = set(pd.read_parquet(fresh.folder / "equivalence.parquet")["prompt_id"])
     assert divergent
     assert set(texts.loc[texts["text"] != "", "prompt_id"]) == divergent
@@ -95,7 +94,8 @@ def test_long_telemetry_keeps_its_worst_moment(fresh: RunStore) -> None:
     long = pd.DataFrame({"time": range(9000), "cpu_percent": 90.0, "available_bytes": 5e9})
     long.loc[4321, ["cpu_percent", "available_bytes"]] = [300.0, 1e9]
     long.to_parquet(path)
-    thin = IndexedStore(fresh, build_index(fresh)).telemetry(record.digest)
+    frame = build_index(fresh).telemetry
+    thin = frame[frame["trial"] == record.digest]
     assert len(thin) < 200
     assert thin["cpu_percent"].max() == 300.0
     assert thin["available_bytes"].min() == 1e9
@@ -166,6 +166,17 @@ def test_cards_are_kept_until_a_file_changes(fresh: RunStore, monkeypatch: pytes
     (fresh.folder / "decision.json").write_text("{")
     assert shelf.card(fresh.folder.name).verdict is None
     assert len(shelf.card(fresh.folder.name).problems) == 1
+
+
+def test_a_sweep_leaves_nothing_to_build_for_the_first_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = synthetic_run(tmp_path / "tie-synthetic", TIE, decided=False)
+    monkeypatch.setattr("orchestrator.sweep.describe", store.environment)
+    choice: Any = None  # every trial is there and no text differs: no slot is opened
+    sweep.run(plan_of(TIE), store, choice, Console(quiet=True))
+    monkeypatch.setattr("orchestrator.index.build_index", _never)
+    monkeypatch.setattr("orchestrator.cards.read_card", _never)
+    assert len(open_index(store).trials) == len(store.trials())
+    assert Shelf(tmp_path).card(store.folder.name).verdict is Verdict.TIE
 
 
 def _never(*_: Any) -> Any:

@@ -88,6 +88,11 @@ def test_the_exit_code_is_the_programs(program: str, code: int) -> None:
     assert run(program).returncode == code
 
 
+def test_a_program_s_stdin_does_not_end_before_the_leash_does() -> None:
+    """What a container's client holds on to: see engines.containers."""
+    assert run("timeout 0.5 cat").returncode == 124
+
+
 def test_what_a_program_leaves_behind_ends_with_it(mark: str) -> None:
     environment = os.environ | {VARIABLE: mark}
     held = subprocess.Popen(

@@ -2,11 +2,12 @@ import math
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.base import Arm, Method
 from orchestrator.metrics import by_task, caveats, measure, steady_window, summarise, tokens_within, within_slo
+from orchestrator.metrics.percentiles import indicative
 from orchestrator.records import ArmSummary, TrialRecord, TrialState
 from orchestrator.spec import SloSpec
 from orchestrator.statistics import Bootstrap
@@ -104,6 +105,7 @@ def test_tokens_of_a_request_that_the_window_cuts() -> None:
     assert tokens_within(requests, (4.0, 5.0)) == 0
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.1, 5.0), min_size=1, max_size=20), st.integers(1, 6))
 def test_a_closed_loop_is_full_all_through_its_window(durations: list[float], concurrency: int) -> None:
     slots = [0.0] * concurrency
@@ -117,6 +119,15 @@ def test_a_closed_loop_is_full_all_through_its_window(durations: list[float], co
     running = [((requests["sent"] <= t) & (requests["last"] > t)).sum() for t in (start, (start + end) / 2)]
     assert start <= end
     assert start == end or all(count == min(concurrency, len(durations)) for count in running)
+
+
+def test_percentiles_of_too_few_requests_are_marked() -> None:
+    few = summary(frame(*(request(prompt_id=str(number), first=1 + 0.001 * number) for number in range(150))))
+    assert few.indicative == [99]
+    assert few.ttft_ms_p99 == pytest.approx(1000 + 0.99 * 149)
+    assert indicative(19) == [50, 90, 99]
+    assert indicative(99) == [90, 99]
+    assert indicative(1000) == []
 
 
 def test_acceptance_is_pooled_over_steps_and_macro_over_requests() -> None:

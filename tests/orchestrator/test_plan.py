@@ -1,7 +1,12 @@
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from engines.base import Deployment
+from orchestrator.errors import InputError
 from orchestrator.plan import Plan, make_plan
 from orchestrator.prompts import load_prompts
 from orchestrator.spec import SweepSpec
@@ -79,3 +84,40 @@ def test_an_added_arm_leaves_the_digests_of_the_others() -> None:
     arms = fake_sweep()["arms"]
     more = [*arms, {"method": "ddtree", "budget": 31}]
     assert {t.digest for t in plan().trials} < {t.digest for t in plan(arms=more).trials}
+
+
+def test_an_open_loops_arrivals_are_the_blocks_and_decide_a_trial() -> None:
+    poisson = {"pattern": "poisson", "rate": 4.0}
+    planned = plan(workload=workload(arrivals=poisson))
+    for unit in planned.units:
+        assert len({trial.arrivals for trial in unit.trials}) == 1, "every arm meets the same arrivals"
+        assert len(unit.trials[0].arrivals) == len(unit.trials[0].prompts)
+        assert {arrival.max_tokens for arrival in unit.trials[0].arrivals} == {12}
+    assert len({unit.trials[0].arrivals for unit in planned.units}) == len(planned.units)
+    assert all(trial.arrivals == () for trial in plan().trials)
+    digests = {trial.digest for trial in planned.trials}
+    assert digests == {trial.digest for trial in plan(workload=workload(arrivals=poisson)).trials}
+    for other in ({}, poisson | {"rate": 5.0}, poisson | {"seed": 1}):
+        assert not digests & {trial.digest for trial in plan(workload=workload(arrivals=other)).trials}
+
+
+def test_a_trace_is_replayed_once_over_all_blocks(tmp_path: Path) -> None:
+    lines = [{"timestamp": 100 * n, "input_length": n, "output_length": n + 1} for n in range(9)]
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("\n".join(map(json.dumps, lines)))
+    replay = workload(arrivals={"pattern": "trace", "trace": str(trace)})
+    first, second = (unit.trials[0].arrivals for unit in plan(workload=replay).units)
+    assert [arrival.at for arrival in second] == pytest.approx([0.0, 0.1, 0.2, 0.3])
+    assert [arrival.max_tokens for arrival in first + second] == [1, 2, 3, 4, 5, 6, 7, 8]
+    digests = [trial.digest for trial in plan(workload=replay).trials]
+    moved = trace.rename(tmp_path / "moved.jsonl")
+    replay["arrivals"]["trace"] = str(moved)
+    assert [trial.digest for trial in plan(workload=replay).trials] == digests, "its content decides, not its place"
+    moved.write_text("\n".join(map(json.dumps, lines[:7])))
+    with pytest.raises(InputError, match=r"moved\.jsonl: 7 requests for 8 prompts; none is replayed twice"):
+        plan(workload=replay)
+
+
+def test_blocks_too_small_for_their_concurrency_are_refused_before_anything_starts() -> None:
+    with pytest.raises(InputError, match=r"2 blocks of 4 prompts cannot keep 5 requests in flight; lower blocks\.max"):
+        plan(workload=workload(concurrency=[1, 5]))

@@ -35,26 +35,23 @@ def test_simplest_first() -> None:
 
 
 @pytest.mark.parametrize(("blocks", "choosing"), [(2, 1), (4, 2), (5, 2), (7, 3)])
-def test_split_is_by_whole_blocks(blocks: int, choosing: int) -> None:
+def test_split_is_by_whole_blocks_one_of_each_pair(blocks: int, choosing: int) -> None:
     labels = np.arange(8 * blocks) % blocks
-    chosen = split(labels, np.array(["chat", "code"])[labels * 0], seed=1)
-    assert len(set(labels[chosen])) == choosing
+    chosen = split(labels, seed=1)
+    assert len({label // 2 for label in labels[chosen]}) == len(set(labels[chosen])) == choosing
     assert not set(labels[chosen]) & set(labels[~chosen])
 
 
-def test_split_evens_out_tasks() -> None:
-    """Blocks 0 and 1 are all chat, 2 and 3 all code: every even split pairs one of each."""
-    labels = np.repeat(np.arange(4), 3)
-    tasks = np.repeat(np.array(["chat", "code"]), 6)
-    for seed in range(20):
-        chosen = split(labels, tasks, seed)
-        assert sorted(tasks[chosen]) == sorted(tasks[~chosen])
+def test_a_block_keeps_its_half_when_blocks_are_added() -> None:
+    for seed in range(10):
+        four, ten = (np.arange(count) for count in (4, 10))
+        assert split(four, seed).tolist() == split(ten, seed)[:4].tolist()
 
 
 def test_split_depends_on_the_seed_alone() -> None:
-    found = table([1.0, 1.0])
-    splits = [split(found.blocks, found.tasks, seed).tolist() for seed in range(20)]
-    assert splits == [split(found.blocks, found.tasks, seed).tolist() for seed in range(20)]
+    blocks = table([1.0, 1.0]).blocks
+    splits = [split(blocks, seed).tolist() for seed in range(20)]
+    assert splits == [split(blocks, seed).tolist() for seed in range(20)]
     assert len({tuple(s) for s in splits}) > 1
 
 

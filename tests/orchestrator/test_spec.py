@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,34 @@ def test_default_engine_of_a_profile_must_be_listed() -> None:
     assert "is not among `engines`" in refused(fake_sweep(profiles={"local": profile}))
 
 
+@pytest.mark.parametrize(
+    ("arrivals", "complaint"),
+    [
+        ({"pattern": "burst"}, "'closed', 'constant', 'poisson', 'gamma', 'ramp' or 'trace'"),
+        ({"pattern": "poisson"}, "pattern poisson takes `rate`, given: none"),
+        ({"rate": 3}, "pattern closed takes no other key, given: rate"),
+        ({"pattern": "gamma", "rate": 3}, "pattern gamma takes `rate` and `burstiness`, given: rate"),
+        ({"pattern": "ramp", "rate": 3, "to_rate": 0}, "greater than 0"),
+        ({"pattern": "trace", "trace": "t.csv", "rate": 1}, "pattern trace takes `trace`, given: rate, trace"),
+        ({"pattern": "constant", "rate": 3, "speed": 2}, "`speed` goes with pattern trace"),
+    ],
+)
+def test_arrivals_that_make_no_sense_are_refused_with_their_line(
+    tmp_path: Path, arrivals: dict[str, Any], complaint: str
+) -> None:
+    path = write_sweep(tmp_path, fake_sweep(workload={"arrivals": arrivals}))
+    with pytest.raises(InputError) as caught:
+        load_spec(path)
+    assert complaint in str(caught.value)
+    assert re.match(rf"{path}:\d+: workload\.arrivals", str(caught.value))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_open_loop_takes_one_level() -> None:
+    workload = {"arrivals": {"pattern": "constant", "rate": 1}, "concurrency": [1, 2]}
+    assert "arrivals of pattern constant take one level" in refused(fake_sweep(workload=workload))
+
+
 def test_resolved_sweep_reads_back_the_same(tmp_path: Path) -> None:
     spec = load_spec(write_sweep(tmp_path, fake_sweep()))
     assert SweepSpec.model_validate(dump_spec(spec)) == spec
@@ -97,3 +126,21 @@ def test_shipped_sweeps_are_valid() -> None:
     for path in sorted(Path("experiments").glob("*.yaml")):
         spec = load_spec(path)
         assert any(arm.method is Method.AUTOREGRESSIVE for arm in spec.expanded_arms())
+
+
+@pytest.mark.parametrize(
+    ("blocks", "complaint"),
+    [
+        ({"count": "x"}, "blocks.count: Input should be a valid integer"),
+        ({"count": 1}, "blocks.count: Input should be greater than or equal to 2"),
+        ({"count": 65}, "blocks.count: Input should be less than or equal to 64"),
+        ({"count": 8, "max": 4}, "blocks: `max` must be between `count`, 8, and 64, not 4"),
+        ({"max": 65}, "blocks: `max` must be between `count`, 4, and 64, not 65"),
+        ({"step": 0}, "blocks.step: Input should be greater than or equal to 1"),
+    ],
+)
+def test_bad_blocks_are_one_line(tmp_path: Path, blocks: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_spec(write_sweep(tmp_path, fake_sweep(blocks=blocks)))
+    assert complaint in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1

@@ -9,7 +9,16 @@ import pytest
 
 from engines.base import SpecCounters, StageTimes
 from orchestrator.errors import InputError
-from orchestrator.records import Decision, JournalEntry, TrialRecord, TrialState, request_frame
+from orchestrator.records import (
+    Decision,
+    DraftTrees,
+    JournalEntry,
+    TreeNode,
+    TreeStep,
+    TrialRecord,
+    TrialState,
+    request_frame,
+)
 from orchestrator.store import RunStore, find_run, now, write_text
 
 DIGEST = "ab" * 32
@@ -45,7 +54,8 @@ def request(prompt_id: str) -> dict[str, object]:
     )
     rest = {"emitted": 1, "cached_tokens": 0, "accepted_by_depth": [1, 0], "token_ids": [5, 6], "prompt_token_ids": [1]}
     words = {"prompt_id": prompt_id, "task": "chat", "finish_reason": "stop", "text": "é", "error": ""}
-    return numbers | counts | rest | words
+    chunks = {"chunk_times": [0.5, 0.75], "chunk_tokens": [1, 1], "coalesced": 0}
+    return numbers | counts | rest | words | chunks
 
 
 def write(store: RunStore, digest: str = DIGEST, state: TrialState = TrialState.VALID, prompt: str = "p1") -> None:
@@ -70,6 +80,18 @@ def test_trial_reads_back_as_written(store: RunStore) -> None:
     row = store.requests().iloc[0]
     assert list(row["token_ids"]) == [5, 6]
     assert (row["trial"], row["arm"], row["text"]) == (DIGEST, "dflash", "é")
+
+
+def test_draft_trees_read_back_as_written(store: RunStore) -> None:
+    node = TreeNode(token_id=1, text="</script>", parent=-1, depth=0, log_prob=0.0)
+    trees = DraftTrees(prompt_id="p1", steps=[TreeStep(nodes=[node], accepted=[0], bonus_id=2, bonus_text="b")])
+    write(store)
+    assert store.trees(DIGEST) is None
+    store.write_trial(record(), request_frame([]), pd.DataFrame(), SpecCounters(), None, b"", trees)
+    assert store.trees(DIGEST) == trees
+    (store.trials_folder / DIGEST / "trees.json").write_text("{")
+    with pytest.raises(InputError, match=r"trees\.json: damaged"):
+        store.trees(DIGEST)
 
 
 def test_requests_of_invalid_trials_are_left_out(store: RunStore) -> None:

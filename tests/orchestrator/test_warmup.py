@@ -5,7 +5,7 @@ import pytest
 
 from engines.base import EngineError
 from orchestrator.answer import Answer
-from orchestrator.load import LoadClient, LoadResult
+from orchestrator.load.client import LoadClient, LoadResult
 from orchestrator.prompts import Prompt
 from orchestrator.spec import WarmupSpec
 from orchestrator.warmup import Warmup, warm_up

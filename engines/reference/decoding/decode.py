@@ -17,7 +17,8 @@ from ddtree import (
     topk_logprobs,
 )
 from engines.reference.decoding.clock import StageClock
-from engines.reference.decoding.request import Method, TopLogprobs
+from engines.reference.decoding.recording import recorded
+from engines.reference.decoding.request import DraftTree, Method, TopLogprobs
 from engines.reference.decoding.sampling import draw, greedy, top_logprobs
 from engines.reference.decoding.sequence import Sequence
 from engines.reference.model.cache import Rows
@@ -39,10 +40,12 @@ class Decoder:
     """Caches of a target and, for speculative methods, its drafter. Sequence i of a batch lives in slot i.
 
     The caches are longer than the context by one verify width: a tree at the context's end may not fit into it, and
-    what lies beyond is cut when tokens are emitted.
+    what lies beyond is cut when tokens are emitted. `recording`, where it is a list, takes the draft tree of each
+    verify step.
     """
 
     def __init__(self, target: Target, drafter: Drafter | None, method: Method, slots: int, context: int) -> None:
+        self.recording: list[DraftTree] | None = None
         self._target = target
         self._method = method
         self._drafter = None if method.name == "autoregressive" else drafter
@@ -119,6 +122,8 @@ class Decoder:
         clock.lap("commit")
         for sequence, length in zip(batch, lengths, strict=True):
             sequence.prefix_len += length
+        if self.recording is not None:
+            self.recording.append(recorded(tree, draft_logits, acceptance))
         return _accepted(batch, tree, acceptance, logits)
 
     def _commit(self, acceptance: Acceptance, features: Tensor, prefix: Tensor, longest: int) -> None:

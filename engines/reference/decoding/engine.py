@@ -11,6 +11,7 @@ import torch
 from engines.reference.decoding.clock import StageClock
 from engines.reference.decoding.decode import Decoder, StepTokens
 from engines.reference.decoding.request import (
+    DraftTree,
     Emission,
     FinishReason,
     GenerationRequest,
@@ -108,6 +109,24 @@ class Engine:
         if self.has_work():
             raise ValueError("the method changes only while no request waits or runs")
         self._use(method)
+
+    def record(self, request: GenerationRequest, steps: int) -> list[DraftTree]:
+        """The draft trees of a request's first verify steps, at most `steps`; its tokens are thrown away. It counts as
+        any other. ValueError unless idle, for a request that can never run, and where nothing is drafted."""
+        if self.has_work():
+            raise ValueError("draft trees are recorded only while no request waits or runs")
+        if self._method.name == "autoregressive":
+            raise ValueError("method autoregressive drafts nothing")
+        trees: list[DraftTree] = []
+        self.submit(request)
+        self._decoder.recording = trees
+        try:
+            while self.has_work() and len(trees) < steps:
+                self.step()
+        finally:
+            self._decoder.recording = None
+            self.cancel(request.request_id)
+        return trees
 
     def stats(self) -> SpecStats:
         """Counters of all requests since the start or the last reset."""

@@ -120,6 +120,22 @@ class Emission:
     top_logprobs: tuple[TopLogprobs, ...] = ()
 
 
+@dataclass(frozen=True)
+class DraftTree:
+    """One verify step of one request, recorded: a value a node, the root first, then best first.
+
+    scores: the drafter's log-probability of the path from the root. accepted: indices of the accepted path's nodes, the
+    root included. bonus: the target's token after it.
+    """
+
+    tokens: list[int]
+    parents: list[int]
+    depths: list[int]
+    scores: list[float]
+    accepted: list[int]
+    bonus: int
+
+
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise ValueError(message)

@@ -19,7 +19,7 @@ from engines.reference.serving.loop import (
     LoopState,
     RefusedError,
 )
-from engines.reference.serving.schemas import ChatBody, CompletionBody, ConfigureBody
+from engines.reference.serving.schemas import ChatBody, CompletionBody, ConfigureBody, DraftTreesBody
 from engines.reference.serving.service import Service
 from engines.reference.serving.wire import ApiError, BodyLimit
 
@@ -69,6 +69,10 @@ def _add_operations(app: FastAPI, service: Service) -> None:
     @app.post("/configure")
     async def configure(body: ConfigureBody) -> dict[str, Any]:
         return await service.configure(body)
+
+    @app.post("/draft_trees")
+    async def draft_trees(body: DraftTreesBody) -> dict[str, Any]:
+        return await service.draft_trees(body)
 
 
 def _add_error_answers(app: FastAPI) -> None:

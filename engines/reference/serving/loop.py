@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from engines.reference.decoding.request import Emission, GenerationRequest, Method, SpecStats, StageTimes
+from engines.reference.decoding.request import DraftTree, Emission, GenerationRequest, Method, SpecStats, StageTimes
 from engines.reference.serving.served import Loaded, ServedModel
 
 T = TypeVar("T")
@@ -39,6 +39,9 @@ class DecodingEngine(Protocol):
 
     def set_method(self, method: Method) -> None:
         """Change how tokens are decoded, while idle. ValueError where the engine cannot."""
+
+    def record(self, request: GenerationRequest, steps: int) -> list[DraftTree]:
+        """The draft trees of a request's first verify steps, while idle. ValueError where the engine cannot."""
 
     def stats(self) -> SpecStats:
         """Counters since the start."""
@@ -165,12 +168,12 @@ class DecodeLoop:
         self._put(action, partial(_settle, future))
         return await future
 
-    async def configure(self, method: Method) -> None:
-        """Change the method. BusyError while a request runs, RefusedError where the engine cannot."""
+    async def call_idle(self, action: Callable[[DecodingEngine], T]) -> T:
+        """The same on an idle engine. BusyError while a request runs."""
         if self._tickets:
-            raise BusyError(f"{len(self._tickets)} requests are running; the method changes only while none is")
+            raise BusyError(f"{len(self._tickets)} requests are running; this is possible only while none is")
         # Later requests queue up behind this command, so the engine is still idle when it runs.
-        await self.call(lambda engine: engine.set_method(method))
+        return await self.call(action)
 
     def check_ready(self) -> None:
         """Raise LoadingError or DeadError."""

@@ -145,6 +145,13 @@ class ConfigureBody(Body):
     chain: bool = False
 
 
+class DraftTreesBody(Body):
+    """POST /draft_trees."""
+
+    prompt: Annotated[list[TokenId], Field(min_length=1)]
+    steps: Annotated[int, Field(ge=1, le=64)]
+
+
 def _kinds(neutral: Any) -> tuple[type, ...]:
     """Types that may stand for a neutral value: 1 and 1.0 are the same, 1 and true are not."""
     return (int, float) if type(neutral) is int else (type(neutral),)

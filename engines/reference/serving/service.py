@@ -14,7 +14,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from engines.reference.decoding.request import GenerationRequest, Method
+from engines.reference.decoding.request import DraftTree, GenerationRequest, Method, SamplingParams
 from engines.reference.serving.generation import Delta, deltas
 from engines.reference.serving.loop import (
     DeadError,
@@ -37,9 +37,9 @@ from engines.reference.serving.replies import (
     error_body,
     event,
 )
-from engines.reference.serving.schemas import ChatBody, CompletionBody, ConfigureBody, Generation
+from engines.reference.serving.schemas import ChatBody, CompletionBody, ConfigureBody, DraftTreesBody, Generation
 from engines.reference.serving.served import ServedModel, identity
-from engines.reference.serving.text import TextStream
+from engines.reference.serving.text import TextStream, Tokenizer
 from engines.reference.serving.wire import ApiError, Attended, EventStream, error_kind
 
 _COMPLETION_TOKENS = 16
@@ -88,9 +88,19 @@ class Service:
             method = Method(body.method, body.budget, body.chain)
         except ValueError as error:
             raise ApiError(400, str(error)) from error
-        await self._loop.configure(method)
+        await self._loop.call_idle(lambda engine: engine.set_method(method))
         self._method = method
         return {"method": method.name, "budget": method.budget, "chain": method.chain}
+
+    async def draft_trees(self, body: DraftTreesBody) -> dict[str, Any]:
+        """What the drafter proposes and the target accepts in the first steps after a prompt, greedily."""
+        self._loop.check_ready()
+        model = self._loop.model
+        self._limit(body.prompt, 1, model)
+        params = SamplingParams(max_tokens=self._options.max_context - len(body.prompt))
+        request = GenerationRequest(f"trees-{uuid.uuid4().hex}", tuple(body.prompt), params)
+        trees = await self._loop.call_idle(lambda engine: engine.record(request, body.steps))
+        return {"trees": [_tree(tree, model.tokenizer) for tree in trees]}
 
     async def info(self) -> dict[str, Any]:
         """Identity and counters, the counters of one moment between two steps."""
@@ -189,6 +199,16 @@ async def _events(first: bytes, reply: Reply, parts: AsyncIterator[Delta], usage
 def _snapshot(engine: DecodingEngine) -> Snapshot:
     # Copies: the engine goes on counting in its own thread.
     return Snapshot(copy.deepcopy(engine.stats()), replace(engine.stage_times()))
+
+
+def _tree(tree: DraftTree, tokenizer: Tokenizer) -> dict[str, Any]:
+    rows = zip(tree.tokens, tree.parents, tree.depths, tree.scores, strict=True)
+    nodes = [
+        {"token_id": token, "text": tokenizer.token_text(token), "parent": parent, "depth": depth, "log_prob": score}
+        for token, parent, depth, score in rows
+    ]
+    bonus = {"bonus_id": tree.bonus, "bonus_text": tokenizer.token_text(tree.bonus)}
+    return {"nodes": nodes, "accepted": tree.accepted} | bonus
 
 
 def _stages(snapshot: Snapshot) -> dict[str, float]:

@@ -6,11 +6,12 @@ from flask.testing import FlaskClient
 
 from dashboards.app.application import create_app
 from dashboards.app.guard import COOKIE, Guard, is_loopback
+from dashboards.app.places import Places
 
 
 def client(runs: Path, host: str) -> tuple[FlaskClient, Guard]:
     guard = Guard.of(host)
-    return create_app(runs, guard).server.test_client(use_cookies=False), guard
+    return create_app(Places(runs), guard).server.test_client(use_cookies=False), guard
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "::1"])

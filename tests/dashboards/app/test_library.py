@@ -1,14 +1,18 @@
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from dashboards.app.address import number
 from dashboards.app.diff_page import apart, differences
 from dashboards.app.library import Library
 from dashboards.app.runs_page import FIRST, filtered, runs_page, trials
+from dashboards.app.trees_page import trees_page
+from dashboards.run import Run
 from orchestrator.cards import Card
 from orchestrator.errors import InputError
-from orchestrator.records import Interval, Verdict
+from orchestrator.records import DraftTrees, Interval, Verdict
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +39,15 @@ def test_links_out_of_the_folder_are_not_followed(runs: Path, tmp_path: Path) ->
 def test_every_run_has_a_card_and_every_card_opens(runs: Path, cards: list[Card]) -> None:
     assert {card.name for card in cards} == {path.name for path in runs.iterdir()}
     library = Library(runs)
-    assert all(library.open(card.name).run.name == card.name for card in cards)
+    assert all(library.open(card.name).name == card.name for card in cards)
 
 
 def test_a_damaged_run_keeps_what_can_be_read(runs: Path) -> None:
-    opened = Library(runs).open("damaged-synthetic")
-    assert len(opened.run.trials) == 23
-    assert opened.run.requests["trial"].nunique() == 22
-    assert len(opened.run.problems) == 4
+    run = Library(runs).open("damaged-synthetic")
+    assert len(run.trials) == 23
+    assert run.requests["trial"].nunique() == 22
+    assert run.telemetry["trial"].nunique() == 23
+    assert len(run.problems) == 4
 
 
 def test_filters_hold_together(cards: list[Card]) -> None:
@@ -84,6 +89,17 @@ def test_verdicts_reach_the_cards(cards: list[Card]) -> None:
     assert card.verdict is Verdict.WINNER
     assert card.speedup is not None
     assert card.speedup.low > 1.02
+
+
+def test_numbers_of_an_address_are_small_and_whole() -> None:
+    assert [number(text) for text in ("4", "", "-1", "1.5", "٣", "9" * 40)] == [4, 0, 0, 0, 0, 0]
+
+
+def test_a_recording_that_failed_says_why(winner_run: Run) -> None:
+    failed = {"dflash": DraftTrees(prompt_id="p", steps=[], problem="the engine <died>")}
+    page = str(trees_page(replace(winner_run, trees=failed), {}))
+    assert "Not recorded: the engine <died>." in page
+    assert "No draft trees" in str(trees_page(replace(winner_run, trees={}), {}))
 
 
 def test_a_long_list_begins_with_its_newest(cards: list[Card]) -> None:

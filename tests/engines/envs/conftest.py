@@ -10,6 +10,22 @@ import pytest
 
 from engines.envs import ENVIRONMENTS, Environment
 
+BACKEND = """\
+import pathlib, zipfile
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    info, name = "ours-1.0.dist-info", "ours-1.0-py3-none-any.whl"
+    files = {
+        "ours.pth": str(pathlib.Path.cwd()),
+        f"{info}/METADATA": "Metadata-Version: 2.1\\nName: ours\\nVersion: 1.0\\nRequires-Dist: absent\\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\\nGenerator: tests\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{path},,\\n" for path in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(pathlib.Path(folder, name), "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+    return name
+"""
+
 
 @dataclass(frozen=True)
 class TinyEnvironment(Environment):
@@ -37,6 +53,16 @@ class Shelf:
         with zipfile.ZipFile(self.folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
             for path, text in (files | {f"{info}/RECORD": record}).items():
                 archive.writestr(path, text)
+
+    def project(self) -> Path:
+        """A distribution `ours` as source, which builds itself without setuptools."""
+        folder = self.folder / "ours"
+        folder.mkdir()
+        build = 'requires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        (folder / "pyproject.toml").write_text(f"[build-system]\n{build}")
+        (folder / "backend.py").write_text(BACKEND)
+        (folder / "ours.py").write_text("VERSION = 'first'\n")
+        return folder
 
     def pin(self, *pins: str) -> None:
         (self.folder / "tiny.txt").write_text("# what tiny holds\n" + "".join(f"{pin}\n" for pin in pins))

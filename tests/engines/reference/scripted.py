@@ -18,6 +18,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from engines.reference.decoding.request import (
+    DraftTree,
     Emission,
     FinishReason,
     GenerationRequest,
@@ -112,6 +113,12 @@ class ScriptedEngine:
         if method.name == "dflash":
             raise ValueError("method dflash needs a drafter, and none is loaded")
         self.method = method
+
+    def record(self, request: GenerationRequest, steps: int) -> list[DraftTree]:
+        if self.method == PLAIN:
+            raise ValueError("method autoregressive drafts nothing")
+        letters = [*self.answer.encode()[:3]]
+        return [DraftTree(letters, [-1, 0, 0], [0, 1, 1], [0.0, -0.25, -2.5], [0, 1], letters[2])] * steps
 
     def stats(self) -> SpecStats:
         return self.total

@@ -113,6 +113,22 @@ async def test_all_methods_give_the_same_greedy_tokens_and_their_own_counters(
     assert len(answers["plain"]["token_ids"]) == 24
 
 
+async def test_draft_trees_hold_what_the_same_request_emits(endpoint: Endpoint, client: Client) -> None:
+    await ENGINE.configure(endpoint, TREE)
+    choice = (await client.post("/v1/completions", **GREEDY)).body["choices"][0]
+    trees = await ENGINE.draft_trees(endpoint, list(b"hello"), 3)
+    assert len(trees) == 3
+    assert trees[0].nodes[0].token_id == choice["token_ids"][0]
+    emitted = [
+        token for tree in trees for token in (*(tree.nodes[n].token_id for n in tree.accepted[1:]), tree.bonus_id)
+    ]
+    assert emitted == choice["token_ids"][1 : 1 + len(emitted)]
+    assert all(len(tree.nodes) == 8 for tree in trees)
+    await ENGINE.configure(endpoint, PLAIN)
+    with pytest.raises(EngineError, match="drafts nothing"):
+        await ENGINE.draft_trees(endpoint, list(b"hello"), 3)
+
+
 async def test_streams_agree_with_full_answers_and_batches_with_single_requests(
     endpoint: Endpoint, client: Client
 ) -> None:

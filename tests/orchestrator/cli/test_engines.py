@@ -20,7 +20,7 @@ __all__ = ["shelf"]
 
 def test_the_list_has_methods_and_software(invoke: Any) -> None:
     rows = {row["engine"]: row for row in json.loads(invoke("engines", "list", "--json").output)}
-    assert set(rows) == {"fake", "reference", "vllm"}
+    assert set(rows) == {"fake", "reference", "sglang", "vllm"}
     assert rows["vllm"]["methods"] == ["autoregressive", "dflash", "eagle3", "ngram"]
     assert rows["vllm"]["software"].startswith("not usable here: ")
 

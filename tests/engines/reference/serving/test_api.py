@@ -338,6 +338,29 @@ async def test_a_method_that_cannot_be_gets_400(body: dict[str, Any], says: str)
     assert info["method"] == "autoregressive"
 
 
+async def test_draft_trees_show_their_tokens_as_text() -> None:
+    async with served(ScriptedEngine(answer="a <b>")) as client:
+        refused = await client.post("/draft_trees", prompt=[1, 2], steps=2)
+        await client.post("/configure", method="ddtree", budget=2)
+        trees = (await client.post("/draft_trees", prompt=[1, 2], steps=2)).body["trees"]
+        bad = [await client.post("/draft_trees", **body) for body in ({"prompt": [], "steps": 1}, {"prompt": [999]})]
+    assert (refused.status, "drafts nothing" in refused.error["message"]) == (400, True)
+    assert [answer.status for answer in bad] == [400, 400]
+    assert len(trees) == 2
+    assert trees[0]["nodes"][1] == {"token_id": 32, "text": " ", "parent": 0, "depth": 1, "log_prob": -0.25}
+    assert (trees[0]["accepted"], trees[0]["bonus_text"]) == ([0, 1], "<")
+
+
+async def test_draft_trees_wait_for_nobody() -> None:
+    engine = ScriptedEngine(answer="x" * 90, chunk=1, step_s=0.01)
+    async with served(engine) as client:
+        response = await start_stream(client)
+        busy = await client.post("/draft_trees", prompt=[1], steps=1)
+        response.close()
+        await until(lambda: bool(engine.cancelled))
+    assert (busy.status, busy.error["type"]) == (409, "conflict_error")
+
+
 async def test_server_info_states_identity_counters_and_stages() -> None:
     engine = ScriptedEngine()
     async with served(engine) as client:

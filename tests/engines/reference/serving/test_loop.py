@@ -110,12 +110,12 @@ async def test_the_method_changes_only_while_idle() -> None:
     async with running(engine) as loop:
         ticket = loop.submit(request("a"))
         with pytest.raises(BusyError):
-            await loop.configure(Method("ddtree", 4))
+            await loop.call_idle(lambda engine: engine.set_method(Method("ddtree", 4)))
         ticket.cancel()
-        await loop.configure(Method("ddtree", 4))
+        await loop.call_idle(lambda engine: engine.set_method(Method("ddtree", 4)))
         assert engine.method == Method("ddtree", 4)
         with pytest.raises(RefusedError, match="drafter"):
-            await loop.configure(Method("dflash"))
+            await loop.call_idle(lambda engine: engine.set_method(Method("dflash")))
 
 
 async def test_nothing_is_taken_while_loading_and_after_a_failed_load() -> None:

@@ -1,0 +1,123 @@
+"""One streamed answer as it comes in: the chunks of an OpenAI chat completion put together and timed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from engines.base import EngineError
+from engines.messages import error_message, one_line
+
+Reader = Callable[[dict[str, Any]], dict[str, Any]]
+"""From an event of the stream, in whatever an engine speaks, to a chunk of an OpenAI chat completion."""
+
+
+def as_it_is(chunk: dict[str, Any]) -> dict[str, Any]:
+    """The reader of an engine that speaks OpenAI's."""
+    return chunk
+
+
+class BadStreamError(Exception):
+    """The answer cannot count; the message is one line for the row's `error`."""
+
+
+class Stream:
+    """What came of one request. Times are time.perf_counter()'s, NaN for what never came.
+
+    A content chunk is one with text or token ids: a token whose text waits for the rest of its UTF-8 bytes is there.
+    `times` and `tokens` hold each content chunk's arrival and number of token ids (0 where the server tells none).
+    `coalesced` counts the chunks that came in one read with the chunk before them: their stamps are the read's.
+    """
+
+    __slots__ = (
+        "_texts",
+        "coalesced",
+        "ended",
+        "error",
+        "finish_reason",
+        "index",
+        "prompt_token_ids",
+        "scheduled",
+        "sent",
+        "times",
+        "token_ids",
+        "tokens",
+        "usage",
+    )
+
+    def __init__(self, index: int, scheduled: float = math.nan, error: str = "") -> None:
+        self.index = index
+        self.scheduled = scheduled
+        self.sent = math.nan
+        self.ended = math.nan
+        self.times: list[float] = []
+        self.tokens: list[int] = []
+        self.coalesced = 0
+        self.finish_reason = "error"
+        self.token_ids: list[int] = []
+        self.prompt_token_ids: list[int] = []
+        self.usage: dict[str, Any] | None = None
+        self.error = error
+        self._texts: list[str] = []
+
+    def take(self, event: bytes, at: float, reader: Reader = as_it_is) -> None:
+        """Add one event of the stream that arrived at `at`. BadStreamError for one that says nothing usable."""
+        try:
+            chunk = orjson.loads(event)
+        except ValueError as error:
+            raise BadStreamError(f"a chunk is not JSON: {_quoted(event)}") from error
+        if not isinstance(chunk, dict):
+            raise BadStreamError(f"a chunk is not an object: {_quoted(event)}")
+        try:
+            chunk = reader(chunk)
+        except EngineError as error:
+            raise BadStreamError(str(error)) from error
+        if chunk.get("error"):
+            raise BadStreamError(f"the server broke off: {error_message(orjson.dumps(chunk).decode())}")
+        try:
+            self._read(chunk, at)
+        except (AttributeError, TypeError) as error:
+            raise BadStreamError(f"a chunk cannot be read: {_quoted(event)}") from error
+
+    def _read(self, chunk: dict[str, Any], at: float) -> None:
+        if chunk.get("usage"):
+            self.usage = chunk
+        if ids := chunk.get("prompt_token_ids"):
+            self.prompt_token_ids = ids
+        for choice in chunk.get("choices") or ():
+            if reason := choice.get("finish_reason"):
+                self.finish_reason = reason
+            if ids := choice.get("prompt_token_ids"):
+                self.prompt_token_ids = ids
+            delta = choice.get("delta")
+            text, ids = delta.get("content") if delta else None, choice.get("token_ids")
+            if text or ids:
+                self._add(text or "", ids or [], at)
+
+    def _add(self, text: str, ids: list[int], at: float) -> None:
+        if text.__class__ is not str:
+            raise TypeError
+        times = self.times
+        if times and times[-1] == at:
+            self.coalesced += 1
+        times.append(at)
+        self.tokens.append(len(ids))
+        self.token_ids.extend(ids)
+        self._texts.append(text)
+
+    def complete(self) -> None:
+        """Say that the stream ended as it should. BadStreamError when the server's count of tokens did not come."""
+        if self.usage is None:
+            raise BadStreamError("the server sent no usage")
+
+    def report(self) -> dict[str, Any]:
+        """For the pipe, where NaN becomes null."""
+        names = (name for name in self.__slots__ if not name.startswith("_"))
+        return {name: getattr(self, name) for name in names} | {"text": "".join(self._texts)}
+
+
+def _quoted(event: bytes) -> str:
+    return one_line(event.decode(errors="replace"))
