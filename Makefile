@@ -24,8 +24,8 @@ vllm: setup model
 	$(BIN)/pytest -m vllm tests/engines/vllm
 
 # The dashboard's pages in a real browser: apt-get install chromium
-browser: setup
-	$(BIN)/pytest -m browser tests/dashboards/app
+browser: setup model
+	$(BIN)/pytest -m browser tests/dashboards
 
 model: setup
 	$(BIN)/orchestrate models fetch smollm2-135m

@@ -80,11 +80,11 @@ async def one(slot: Slot, trial: Trial) -> Measurement:
 
 def summarise(name: str, measured: Measurement, texts: pd.Series) -> Row:
     """Totals over the prompts. `tokens_per_step` does not depend on whether an engine counts before or after the cut
-    of an answer; the acceptance length does."""
+    of an answer, as the acceptance length does; None for methods whose steps do not all verify a draft."""
     rows = measured.requests.set_index("prompt_id").sort_index()
     own = rows["token_ids"].map(list)
     counts = rows[list(COUNTS)].astype(int)
-    steps, emitted = counts["verify_steps"].sum(), counts["emitted"].sum()
+    drafts = measured.record.identity["method"] == "dflash"
     return {
         "arm": name,
         "version": measured.record.identity["version"],
@@ -92,7 +92,7 @@ def summarise(name: str, measured: Measurement, texts: pd.Series) -> Row:
         "equal_texts": int((own == texts.loc[own.index]).sum()),
         "accepted_by_position": list(measured.counters.accepted_by_depth),
         "acceptance_length": measured.counters.acceptance_length,
-        "tokens_per_step": float(emitted / steps) if steps else None,
+        "tokens_per_step": float(counts["emitted"].sum() / counts["verify_steps"].sum()) if drafts else None,
         "by_prompt": counts.to_dict(orient="index"),
     }
 

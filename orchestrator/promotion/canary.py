@@ -13,8 +13,9 @@ from orchestrator.promotion.spec import WatchSpec
 from orchestrator.records import Interval
 from orchestrator.statistics import Bootstrap, Floats, paired_estimate, trial_noise
 
-MIN_ROUNDS = 2
-"""What the requests of one round share (the state of the machine) shows from two rounds on."""
+MIN_ROUNDS = 4
+"""What the requests of a round share, the state of the machine, is estimated from rounds: from two alone its interval
+is so wide (one degree of freedom) that nothing would ever be surely worse."""
 _RESAMPLES = 4000
 _SIGNS = {"tpot": +1, "ttft": +1, "acceptance": -1}
 """The direction in which each metric gets worse."""

@@ -101,7 +101,7 @@ def _lines(site: Site, release: Release, standing: Standing, placed: Placed) -> 
         f"length {promised.acceptance_length.estimate:.2f} at {promised.concurrency} at once",
         f"target    {site.name}: {', '.join(site.hosts)}; {spec.supervisor}; {serving} serves now",
         f"replicas  {', '.join(f'{r.host}:{r.port}' + (f' on {r.gpu}' if r.gpu else '') for r in placed.replicas)}",
-        f"canary    {canary if standing.serving and canary else 'none: there is nothing to compare with'}",
+        f"canary    {canary or 'none'}" if standing.serving else "canary    none: there is nothing to compare with",
         f"after     the old release stays warm for {spec.warm_for_s:g} s",
         *([f"before    {_left_open(standing.change, release)}"] if standing.change else []),
     ]

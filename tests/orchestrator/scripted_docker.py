@@ -44,11 +44,15 @@ def inspect(image: bool, wanted: str) -> int:
 
 
 def remove(name: str) -> int:
+    """The process id of a container that is gone may be another process's by now, hence the look at its variables."""
     try:
-        os.kill(int((STATE / name).read_text()), signal.SIGKILL)
+        pid = int((STATE / name).read_text())
+        if f"CONTAINER={name}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            os.kill(pid, signal.SIGKILL)
+            return 0
     except (FileNotFoundError, ProcessLookupError):
-        return fail(f"Error: No such container: {name}")
-    return 0
+        pass
+    return fail(f"Error: No such container: {name}")
 
 
 def run(arguments: list[str]) -> int:
@@ -72,7 +76,7 @@ def run(arguments: list[str]) -> int:
         assert fields["source"] == fields["target"], mount
         assert "readonly" in fields, mount
     variables = {name: os.environ[name] for name in options.env}
-    path = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(STATE / "site")}
+    path = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(STATE / "site"), "CONTAINER": str(options.name)}
     stdin = None if options.interactive else subprocess.DEVNULL
     with subprocess.Popen([sys.executable, *options.command], env=path | variables, stdin=stdin) as container:
         signal.signal(signal.SIGTERM, lambda *_: container.terminate())

@@ -83,6 +83,11 @@ def refuse(server_args: Any) -> None:
         "dp_size": 1,
         "enable_dp_attention": False,
         "enable_lora": False,
+        "enable_mixed_chunk": False,
+        "enable_two_batch_overlap": False,
+        "enable_unified_memory": False,
+        "ep_size": 1,
+        "disaggregation_mode": "null",
         "speculative_draft_window_size": None,
     }
     for name, value in wanted.items():

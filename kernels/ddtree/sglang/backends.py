@@ -1,5 +1,6 @@
 """SGLang's Triton attention with tree attention in the two places where a DDTree step needs it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 
 from ddtree.attention import tree_attention
 from ddtree.mask import sglang_mask
+from ddtree.sglang.blocks import block_tree
 from ddtree.sglang.trees import Verify, rows_of
 from ddtree.tree import Tree
 
@@ -37,31 +39,37 @@ class DDTreeAttnBackend(TritonAttnBackend):  # type: ignore[misc]
         cuda_graph_num_kv_splits_buf: torch.Tensor | None = None,
     ) -> None:
         """As SGLang's, sized by requests: its own buffers grow with requests x nodes, which a tree never reads."""
-        indices = torch.zeros(max_bs * self.max_context_len, dtype=torch.int64, device=self.device)
+        indices = torch.zeros(max_bs * self.req_to_token.shape[1], dtype=torch.int64, device=self.device)
         self.is_draft_runner = self.attention == "kernel"  # for a drafter SGLang allocates no mask
         super().init_cuda_graph_state(max_bs, max_bs, indices, cuda_graph_num_kv_splits_buf)
         self.is_draft_runner = False
 
-    def _update_target_verify_buffers(self, bs: int, seq_lens: Any, req_pool_indices: Any, spec_info: Any) -> Any:
-        """Without the mask that SGLang passes at capture, where there is no buffer to copy it to."""
+    def _update_target_verify_buffers(self, *given: Any) -> Any:
+        """Without the mask that SGLang passes at capture, where there is no buffer to copy it to. `given` holds the
+        verify input, at a place that differs between versions.
+        """
+        spec_info = next(value for value in given if hasattr(value, "custom_mask"))
         mask = spec_info.custom_mask
         if self.attention == "kernel":
             spec_info.custom_mask = None
-        updated = super()._update_target_verify_buffers(bs, seq_lens, req_pool_indices, spec_info)
+        updated = super()._update_target_verify_buffers(*given)
         spec_info.custom_mask = mask
         return updated
 
     def stock_mask(self, requests: int, prefix: torch.Tensor, captured: bool) -> torch.Tensor | None:
-        """The custom mask of a verify batch, written in place; None where the kernel reads ancestor bits instead."""
+        """The custom mask of a verify batch, for a graph in the buffer that it reads; None where the kernel reads
+        ancestor bits instead.
+        """
         if self.attention == "kernel":
             return None
-        if self._verify_mask is None:
-            raise RuntimeError("DDTREE_ATTENTION=stock needs CUDA graphs, whose state owns the mask buffer")
-        buffer = self._verify_mask.buffer
-        tree = rows_of(self.verify.tree, requests)
-        sglang_mask(tree, prefix, out=buffer.view(torch.uint8), fill_prefix=False)
-        mask: torch.Tensor = buffer[:STOCK_MASK_BYTES] if captured else buffer
-        return mask
+        tree, width = rows_of(self.verify.tree, requests), self.verify.width
+        if captured:
+            buffer: torch.Tensor = self._verify_mask.buffer.view(torch.uint8)
+        else:
+            size = requests * width * (self.req_to_token.shape[1] + width)
+            buffer = torch.empty(size, dtype=torch.uint8, device=self.device)
+        sglang_mask(tree, prefix, out=buffer, fill_prefix=False)
+        return buffer[:STOCK_MASK_BYTES] if captured else buffer
 
     def forward_extend(
         self,
@@ -76,7 +84,7 @@ class DDTreeAttnBackend(TritonAttnBackend):  # type: ignore[misc]
         if self.attention == "stock" or not forward_batch.forward_mode.is_target_verify():
             out: torch.Tensor = super().forward_extend(q, k, v, layer, forward_batch, save_kv_cache, **kwargs)
             return out
-        return attend(self, q, k, v, layer, forward_batch, self.verify.tree)
+        return attend(self, q, k, v, layer, forward_batch, self.verify.tree, kwargs)
 
 
 class DDTreeDraftAttnBackend(TritonAttnBackend):  # type: ignore[misc]
@@ -84,8 +92,8 @@ class DDTreeDraftAttnBackend(TritonAttnBackend):  # type: ignore[misc]
 
     def __init__(self, runner: Any, block: int, rows: int) -> None:
         super().__init__(runner)
-        self.whole = _block(rows, block, causal=False, device=self.device)
-        self.chain = _block(rows, block, causal=True, device=self.device)
+        self.whole = block_tree(rows, block, causal=False, device=self.device)
+        self.chain = block_tree(rows, block, causal=True, device=self.device)
 
     def forward_extend(
         self,
@@ -101,15 +109,25 @@ class DDTreeDraftAttnBackend(TritonAttnBackend):  # type: ignore[misc]
             out: torch.Tensor = super().forward_extend(q, k, v, layer, forward_batch, save_kv_cache, **kwargs)
             return out
         tree = self.whole if layer.attn_type == AttentionType.ENCODER_ONLY else self.chain
-        return attend(self, q, k, v, layer, forward_batch, tree)
+        return attend(self, q, k, v, layer, forward_batch, tree, kwargs)
 
 
 def attend(
-    backend: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layer: Any, forward_batch: Any, tree: Tree
+    backend: Any,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    layer: Any,
+    forward_batch: Any,
+    tree: Tree,
+    extras: Mapping[str, Any],
 ) -> torch.Tensor:
     """Write the nodes' KV, then attend to the prefix and to the tree. The slots of the prefix come from kv_indices,
-    SGLang's snapshot of them: the live table may change while the graph runs.
+    SGLang's snapshot of them: the live table may change while the graph runs. ValueError for `extras` in use, such as
+    attention sinks.
     """
+    if used := [name for name, value in extras.items() if value is not None]:
+        raise ValueError(f"DDTREE's attention knows no {', '.join(used)}")
     metadata = backend.forward_metadata
     backend._set_kv_buffer(forward_batch, layer, KVWriteLoc(forward_batch.out_cache_loc, None), k, v)
     rows, size, heads, kv_heads = forward_batch.batch_size, layer.qk_head_dim, layer.tp_q_head_num, layer.tp_k_head_num
@@ -129,21 +147,3 @@ def attend(
         longest=backend.max_context_len,
     )
     return out.view(-1, heads * size)
-
-
-def _block(rows: int, block: int, causal: bool, device: torch.device | str) -> Tree:
-    tree = Tree.empty(rows, block, block - 1, device)
-    seen = torch.ones(block, block, dtype=torch.bool)
-    seen = seen.tril() if causal else seen
-    tree.depths.copy_(torch.arange(block, dtype=torch.int32))
-    tree.ancestors.copy_(_bits(seen))
-    return tree
-
-
-def _bits(seen: torch.Tensor) -> torch.Tensor:
-    """int64 [B, ceil(B / 64)] of a boolean [B,B]: bit j of row i."""
-    block = seen.shape[0]
-    words = -(-block // 64)
-    padded = torch.zeros(block, words * 64, dtype=torch.int64)
-    padded[:, :block] = seen
-    return (padded.view(block, words, 64) << torch.arange(64)).sum(-1)

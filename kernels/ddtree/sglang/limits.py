@@ -1,6 +1,9 @@
 """What DDTREE cannot serve, found at start-up rather than in a request."""
 
+import logging
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 
 def refuse(runner: Any) -> None:
@@ -19,6 +22,35 @@ def refuse(runner: Any) -> None:
     found = [name for name, present in problems.items() if present]
     if found:
         raise ValueError(f"DDTREE does not serve targets with {', '.join(found)}: {type(runner.model).__name__}")
+
+
+def refuse_drafter(worker: Any) -> None:
+    """ValueError for a drafter of SGLang 0.5.23 whose own head or scaled inputs the tree's drafting would leave out."""
+    problems = {
+        "a candidate selector": getattr(worker, "selector", None) is not None,
+        "a LiLiCorr head": getattr(worker, "lilicorr", None) is not None,
+        "a Domino head": getattr(worker, "_is_domino", False),
+        "scaled embeddings": getattr(worker, "_noise_embed_scale", 1.0) != 1.0,
+        "embeddings of its own": getattr(worker.draft_model, "is_nemotron_35_draft", False),
+    }
+    found = [name for name, present in problems.items() if present]
+    if found:
+        raise ValueError(f"DDTREE does not serve drafters with {', '.join(found)}: {type(worker.draft_model).__name__}")
+
+
+def shorten_context(runner: Any, width: int) -> None:
+    """Lower the model's context to what a row of req_to_token holds together with what SGLang reserves after it.
+
+    That is two trees, in whole pages. With pages of 1 the rows have room for one tree only, so that a request in the
+    last `width` tokens of the context would write into the next one's row. The scheduler reads the limit after this.
+    """
+    config, table = runner.model_config, runner.req_to_token_pool.req_to_token
+    longest = int(table.shape[1]) - 2 * width - (runner.page_size - 1)
+    if longest < 2:
+        raise ValueError(f"DDTREE needs a context of more than {width} tokens at this budget, not {config.context_len}")
+    if longest < config.context_len:
+        logger.warning("DDTREE serves %d tokens of the context of %d", longest, config.context_len)
+        config.context_len = longest
 
 
 def _shard(runner: Any) -> Any:

@@ -8,13 +8,16 @@ is learnt from what was accepted.
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 MEMORY = 0.95
 """How much of what is known after a step is kept in the next."""
 SWITCH = 0.01
 """How much better another width must be for a change."""
 HOST_BOUND = 1.15
-"""A step that takes so much longer than the GPU needs was kept waiting by the host."""
+"""A step that takes so much longer than the GPU needs was kept waiting by the host, or the cost model is wrong."""
+FORGET = 0.999
+"""How much of a width's slowness and of the shortest step is kept after each step, so that things are tried again."""
 
 Point = tuple[int, int, int]
 
@@ -50,6 +53,8 @@ class WidthPolicy:
         self._expected = [1.0] * len(widths)
         self._promised = self._kept = 1e-9
         self._host_ms = 0.0
+        self._shortest = inf
+        self._slower = [1.0] * len(widths)
         self._chosen = 0
 
     @property
@@ -67,7 +72,8 @@ class WidthPolicy:
 
     def _rate(self, index: int, requests: int, context: float) -> float:
         tokens = 1 + self.belief * (self._expected[index] - 1)
-        return tokens / max(self._host_ms, self._cost.step_ms(requests, self._widths[index], context))
+        gpu_ms = self._slower[index] * self._cost.step_ms(requests, self._widths[index], context)
+        return tokens / max(self._host_ms, gpu_ms)
 
     def learn(self, index: int, expected: Sequence[float], accepted: float) -> None:
         """After a step at widths[index]: tokens expected at each width, and drafts accepted, both per request."""
@@ -76,12 +82,16 @@ class WidthPolicy:
         self._kept = MEMORY * self._kept + accepted
 
     def timed(self, index: int, requests: int, context: float, step_ms: float) -> None:
-        """The time from one step to the next: an upper bound of what the host needs, and its time where it is more
-        than the GPU's.
+        """The time from one step to the next: never less than the host needs, and its time where it is more than the
+        GPU's. What is longer than both says that this width costs more than start-up measured (for sampled requests,
+        say).
         """
-        gpu_ms = self._cost.step_ms(requests, self._widths[index], context)
-        if step_ms > HOST_BOUND * gpu_ms:
-            known = self._host_ms or step_ms
-            self._host_ms = MEMORY * known + (1 - MEMORY) * min(step_ms, 4 * known)
-        else:
+        cost, slower = self._cost.step_ms(requests, self._widths[index], context), self._slower[index]
+        self._slower = [1 + FORGET * (other - 1) for other in self._slower]
+        self._shortest = min(self._shortest / FORGET, step_ms)
+        if step_ms <= HOST_BOUND * slower * cost:
             self._host_ms = min(self._host_ms, step_ms)
+        elif step_ms <= HOST_BOUND * self._shortest:
+            self._host_ms = MEMORY * (self._host_ms or step_ms) + (1 - MEMORY) * step_ms
+            return
+        self._slower[index] = MEMORY * slower + (1 - MEMORY) * max(1.0, min(step_ms / cost, 2 * slower))

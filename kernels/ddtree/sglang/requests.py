@@ -24,3 +24,10 @@ class Requests:
     @property
     def count(self) -> int:
         return self.lengths.shape[0]
+
+
+def plan(runner: Any, batch: Any) -> None:
+    """Give a ForwardBatch built by hand its plan of KV slots, which SGLang 0.5.23 wants and 0.5.17 does not know."""
+    translator = getattr(runner, "kv_index_translator", None)
+    if translator is not None:
+        translator.bind_own_plan(batch)

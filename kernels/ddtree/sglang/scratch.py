@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardBatch, ForwardMode
 
-from ddtree.sglang.requests import Requests
+from ddtree.sglang.requests import Requests, plan
 from ddtree.sglang.trees import Outcome
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ Texts = list[list[int]]
 
 
 class ScratchError(RuntimeError):
-    """The KV cache is too small for what start-up needs."""
+    """The KV cache or the context is too small for what start-up needs."""
 
 
 class Scratch:
@@ -35,6 +35,8 @@ class Scratch:
         needed = shared + requests * room
         if needed > self.runner.max_total_num_tokens:
             raise ScratchError(f"start-up needs {needed} KV slots, there are {self.runner.max_total_num_tokens}")
+        if self.room > self._table.shape[1]:
+            raise ScratchError(f"start-up needs a context of {self.room} tokens, there are {self._table.shape[1]}")
         first = self.runner.page_size
         common = torch.arange(first, first + shared, device=self.device).expand(requests, shared)
         own = torch.arange(first + shared, first + needed, device=self.device).view(requests, room)
@@ -81,6 +83,7 @@ class Scratch:
             spec_algorithm=self.runner.spec_algorithm,
             capture_hidden_mode=CaptureHiddenMode.FULL,
         )
+        plan(self.runner, batch)
         return self.runner.forward(batch).logits_output
 
     def inject(self, features: torch.Tensor, texts: Texts) -> None:

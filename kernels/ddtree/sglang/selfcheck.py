@@ -1,9 +1,9 @@
 """Before it serves, the server proves on its own GPU that a tree changes no text.
 
-For every captured batch size, full and padded, a few steps run from random prompts. Each emitted token is then held
-against plain forwards over the same text, which know nothing of trees: its logit must be the best one but for
-rounding. A mask that is not refilled, a wrong slot or a wrong position fails here (it would raise acceptance, and so
-look splendid in any benchmark).
+For every captured batch size, full and padded, and for one beyond them, a few steps run from random prompts. Each
+emitted token is then held against plain forwards over the same text, which know nothing of trees: its logit must be the
+best one but for rounding. A mask that is not refilled, a wrong slot or a wrong position fails here (it would raise
+acceptance, and so look splendid in any benchmark).
 """
 
 import logging
@@ -43,10 +43,12 @@ def run(worker: "DDTreeWorker") -> str:
 
 
 def _batches(worker: "DDTreeWorker", lane: "Lane") -> list[int]:
-    """Every captured size, and one less where that is padded to it; without graphs, one request and two."""
+    """Every captured size, one less where that is padded to it, and one more than any, which runs without a graph; one
+    request and two where nothing is captured.
+    """
     limit = worker.model_runner.req_to_token_pool.size
-    captured = lane.stages.captured or [1, 2]
-    sizes = {size for size in captured if size <= limit}
+    captured = lane.stages.captured or [1]
+    sizes = {size for size in (*captured, captured[-1] + 1) if size <= limit}
     padded = {size - 1 for size in sizes if size - 1 > 0 and size - 1 not in captured}
     return sorted(sizes | padded)
 

@@ -57,6 +57,10 @@ class Sources:
         kept = parts[: len(parts) - statement.level + package]
         return ".".join([*kept, *([statement.module] if statement.module else [])])
 
+    def exists(self, module: str) -> bool:
+        """Whether there is such a module."""
+        return bool(self._parsed(module))
+
     def text(self, path: str) -> str | None:
         """A file of the root, None where there is none."""
         file = self._root / path

@@ -11,11 +11,14 @@ from ddtree.sglang.sources import Sources, members, parameters
 
 @dataclass(frozen=True)
 class Symbol:
-    """`path`: module:attribute. `takes`: parameters that must exist; `has`: methods, fields or enum members."""
+    """`path`: module:attribute. `takes`: parameters that must exist; `has`: methods, fields or enum members. `since`:
+    a module that only newer versions have; without it the symbol is not needed.
+    """
 
     path: str
     takes: tuple[str, ...] = ()
     has: tuple[str, ...] = ()
+    since: str = ""
 
 
 _SPECULATIVE = "sglang.srt.speculative"
@@ -85,7 +88,7 @@ SYMBOLS = (
     ),
     Symbol(
         "sglang.srt.layers.attention.triton_backend:TritonAttnBackend._update_target_verify_buffers",
-        ("bs", "seq_lens", "req_pool_indices", "spec_info"),
+        ("spec_info",),
     ),
     Symbol(
         "sglang.srt.layers.attention.triton_backend:TritonAttnBackend._set_kv_buffer",
@@ -136,6 +139,19 @@ SYMBOLS = (
         f"{_SPECULATIVE}.base_spec_worker:BaseSpecWorker.on_verify_complete_cpu",
         ("num_correct_drafts_per_req", "batch_size"),
     ),
+    Symbol(f"{_SPECULATIVE}.dflash_info_v2:DFlashDraftInputV2", has=("bonus_tokens", "new_seq_lens")),
+    Symbol("sglang.srt.managers.schedule_batch:ReqKvInfo", has=("kv_allocated_len",)),
+    Symbol("sglang.srt.layers.logits_processor:LogitsProcessorOutput", has=("next_token_logits", "hidden_states")),
+    Symbol("sglang.srt.model_executor.model_runner:ModelRunnerOutput", has=("logits_output", "can_run_graph")),
+    Symbol(
+        "sglang.srt.sampling.sampling_batch_info:SamplingBatchInfo",
+        has=("temperatures", "top_ps", "top_ks", "min_ps", "sampling_seed", "is_all_greedy"),
+    ),
+    Symbol(
+        "sglang.srt.mem_cache.kv_index_translator:KVIndexTranslator.bind_own_plan",
+        ("forward_batch",),
+        since="sglang.srt.mem_cache.kv_index_translator",
+    ),
     Symbol("sglang.srt.distributed:get_tp_group"),
     Symbol("sglang.srt.distributed.parallel_state:GroupCoordinator.all_gather_into_tensor"),
 )
@@ -147,6 +163,8 @@ def problems(sources: Sources) -> list[str]:
 
 
 def _problem(symbol: Symbol, sources: Sources) -> str | None:
+    if symbol.since and not sources.exists(symbol.since):
+        return None
     module, _, names = symbol.path.partition(":")
     found = sources.find(module, names.split("."))
     if found is None:

@@ -34,25 +34,20 @@ from ddtree.sglang.lanes import Lane
 from ddtree.sglang.policy import WidthPolicy
 from ddtree.sglang.prepare import Block, prepare
 from ddtree.sglang.probe import RING, Glance, Probe
-from ddtree.sglang.requests import Requests
+from ddtree.sglang.requests import Requests, plan
 from ddtree.sglang.settings import Settings
 from ddtree.sglang.stage import Stages
 from ddtree.sglang.trees import Candidates, Outcome, Verify
 
 
 def target_backend(runner: Any, settings: Settings) -> DDTreeAttnBackend:
-    """The attention backend `ddtree`, with buffers for every request that may run or be padded in."""
+    """The attention backend `ddtree`, with buffers for every request that may run: SGLang captures no larger batch."""
     if settings.block_size is None:
         raise RuntimeError("DDTREE_BLOCK_SIZE is not set: is --speculative-algorithm DDTREE missing?")
     limits.refuse(runner)
     width = settings.width(settings.block_size)
-    verify = Verify.empty(_rows(runner), width, settings.block_size - 1, runner.device)
+    verify = Verify.empty(runner.req_to_token_pool.size, width, settings.block_size - 1, runner.device)
     return DDTreeAttnBackend(runner, verify, settings.attention)
-
-
-def _rows(runner: Any) -> int:
-    captured = runner.server_args.cuda_graph_config.decode.bs or [1]
-    return int(max(runner.req_to_token_pool.size, *captured))
 
 
 class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
@@ -63,6 +58,8 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         self.settings = Settings.of(os.environ)
         assert self.settings.block_size is not None
         self.block_size = self.settings.block_size
+        limits.refuse_drafter(self)
+        self._say_block_size()
         self._block_pos_offsets = build_block_pos_offsets(length=self.block_size, device=self.device)
         self._draft_block_spec_info = make_draft_block_spec_info(draft_token_num=self.block_size, device=self.device)
         self._steps = 0
@@ -71,6 +68,14 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         self._before: tuple[float, int, int, float] | None = None
         self._verify_outputs: dict[tuple[int, int], Any] = {}
         self.model_runner.capture_tail_hooks.append(self._keep_outputs)
+
+    def _say_block_size(self) -> None:
+        """What DFlashWorkerV2 of 0.5.23 set for a verify as wide as a block, and for whole logits only if asked."""
+        if hasattr(self.draft_model, "set_block_size"):
+            self.draft_model.set_block_size(self.block_size)
+        logits = getattr(self, "_target_logits_processor", None)
+        if logits is not None:
+            logits.defer_verify_gather = False
 
     def _keep_outputs(self, runner: Any, out: Any, forward_batch: Any, num_tokens: int) -> None:
         """The outputs of a captured verify graph, which the graph of the commit reads."""
@@ -103,6 +108,14 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
             self._policy = WidthPolicy(steps, cost)
         if get_tp_group().rank_in_group == 0 and self.settings.report is not None:
             report.write(self.settings.report, self.settings, steps, cost.as_json() if cost else None, checked)
+        self._ready()
+
+    def _ready(self) -> None:
+        """Leave SGLang as if no step had run, and keep every request inside its row of req_to_token."""
+        runner = self.model_runner
+        runner.war_fastpath_read_done_event = None
+        runner.shared_read_done_event = None  # the same in 0.5.23
+        limits.shorten_context(runner, self.backend.verify.width)
 
     def _lane(self, width: int) -> Lane:
         """SGLang captured the widest one already."""
@@ -194,14 +207,12 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
 
     def _requests(self, batch: Any) -> Requests:
         """Host lengths lag a step behind in overlap scheduling, hence the margin of a whole tree."""
-        drafted = batch.spec_info
         if batch.seq_lens_cpu is not None:
             host = batch.seq_lens_cpu + self.backend.verify.width
-            total = int(host.sum())
         else:
-            host, total = drafted.reserved_seq_lens_cpu, int(drafted.reserved_seq_lens_sum)
-        sampling = batch.sampling_info
-        return Requests(batch.req_pool_indices, batch.seq_lens, drafted.bonus_tokens, host, total, sampling)
+            host = torch.tensor([request.kv.kv_allocated_len for request in batch.reqs])
+        last, sampling = batch.spec_info.bonus_tokens, batch.sampling_info
+        return Requests(batch.req_pool_indices, batch.seq_lens, last, host, int(host.sum()), sampling)
 
     def step(self, requests: Requests, lane: Lane) -> tuple[Outcome, Any, bool]:
         """Draft, grow, verify, commit. Gives the outcome, SGLang's logits output and whether the verify was a graph."""
@@ -252,6 +263,7 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
             spec_info=self._draft_block_spec_info,
             capture_hidden_mode=CaptureHiddenMode.NULL,
         )
+        plan(self.draft_model_runner, batch)
         with torch.inference_mode():
             out = self.draft_model_runner.forward(batch)
             if not out.can_run_graph:
@@ -280,6 +292,7 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
             spec_info=spec,
             capture_hidden_mode=CaptureHiddenMode.FULL,
         )
+        plan(self.model_runner, batch)
         captured = lane.captures(batch)
         spec.custom_mask = lane.backend.stock_mask(count, requests.lengths, captured)
         with torch.inference_mode(), lane.on(self.model_runner):
@@ -295,7 +308,7 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
             return True
         seeds = sampling.sampling_seed
         if seeds is None:
-            first = (self.server_args.random_seed * 1_000_003 + self._steps) * self.sampling.seeds.shape[0] % 2**62
+            first = (self.target_worker.random_seed * 1_000_003 + self._steps) * self.sampling.seeds.shape[0] % 2**62
             seeds = torch.arange(first, first + requests.count, device=self.device)
         self.sampling.fill(sampling.temperatures, sampling.top_ps, sampling.min_ps, sampling.top_ks, seeds)
         return False

@@ -52,6 +52,38 @@ def test_where_the_host_is_slower_than_any_width_the_widest_is_free() -> None:
     assert WIDTHS[policy.choose(1, 0)] != 64 or policy._host_ms <= 9.0
 
 
+def lived(policy: WidthPolicy, really: dict[int, float], steps: int) -> list[int]:
+    """The widths chosen while steps take what they really take."""
+    chosen, expected = [], [3.0, 3.6, 4.5]
+    for _ in range(steps):
+        index = policy.choose(1, 0)
+        policy.timed(index, 1, 0, really[WIDTHS[index]])
+        policy.learn(index, expected, expected[index] - 1)
+        chosen.append(WIDTHS[index])
+    return chosen
+
+
+@pytest.mark.parametrize(
+    "really",
+    [{8: 5.0, 16: 5.1, 64: 9.0}, {8: 10.0, 16: 10.2, 64: 20.0}],
+    ids=["the widest is slower than measured", "all are, and the widest most"],
+)
+def test_a_width_that_is_slower_than_measured_is_not_taken_for_a_slow_host(really: dict[int, float]) -> None:
+    chosen = lived(WidthPolicy(WIDTHS, model()), really, 600)
+    assert 64 in chosen
+    assert chosen[300:].count(16) > 280
+
+
+def test_what_was_slow_once_is_tried_again() -> None:
+    policy = WidthPolicy(WIDTHS, model())
+    lived(policy, {8: 5.0, 16: 5.1, 64: 9.0}, 600)
+    assert lived(policy, {8: 5.0, 16: 5.1, 64: 6.0}, 2000)[-1] == 64
+
+
+def test_a_slow_host_makes_wide_trees_free() -> None:
+    assert set(lived(WidthPolicy(WIDTHS, model()), {8: 12.0, 16: 12.0, 64: 12.0}, 600)[300:]) == {64}
+
+
 @pytest.mark.parametrize(("requests", "context", "expected"), [(1, 0, 10), (2, 500, 25), (9, 1000, 30), (1, 2000, 30)])
 def test_cost_is_a_line_over_the_context_and_a_step_over_the_requests(
     requests: int, context: int, expected: float

@@ -23,3 +23,12 @@ def test_requests_get_their_slots_and_padding_gets_slot_zero() -> None:
     assert verify.slots[0].tolist() == table[5, 4:9].tolist()
     assert verify.slots[1].tolist() == table[2, 10:15].tolist()
     assert verify.slots[2:].eq(0).all()
+
+
+def test_a_block_wider_than_the_tree_gets_all_its_slots() -> None:
+    drafts = Candidates.empty(2, 6, 2, "cpu")
+    inputs, verify = Block.empty(2, 7, "cpu"), Verify.empty(2, 3, 6, "cpu")
+    table = torch.arange(40, dtype=torch.int32).view(2, 20)
+    prepare(torch.tensor([1, 2]), torch.tensor([0, 13]), torch.tensor([1, 0]), table, 9, drafts, inputs, verify)
+    assert inputs.slots.tolist() == [list(range(20, 27)), list(range(13, 20))]
+    assert verify.slots.tolist() == [[20, 21, 22], [13, 14, 15]]

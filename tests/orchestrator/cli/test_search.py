@@ -45,8 +45,9 @@ def test_a_search_finds_a_tree_and_the_comparison_stops_when_it_is_clear(
     assert decision.arm.startswith("ddtree-budget=")
     assert {f"ddtree-budget={probe.budget}" for probe in probes} >= {decision.arm.partition("-step")[0]}
     assert store.probes() == probes
-    (look,) = store.looks()
-    assert (look.blocks, look.candidate, decision.looks) == (4, decision.arm, [look])
+    looks = store.looks()  # one on a quiet machine: three times as fast is soon clear
+    assert [look.blocks for look in looks] == [4, 6, 8][: len(looks)]
+    assert (looks[-1].candidate, decision.looks) == (decision.arm, looks)
     assert "look after 4 blocks at 1: " in result.output
     assert outputs is not None
     assert {rate.arm for rate in outputs.rates} == {"autoregressive", decision.arm}
@@ -57,4 +58,4 @@ def test_a_search_finds_a_tree_and_the_comparison_stops_when_it_is_clear(
     again = invoke("sweep", tmp_path / "sweep.yaml", "--runs", runs, "--resume", "--json")
     assert again.exit_code == 0
     assert json.loads(again.stdout)["arm"] == decision.arm
-    assert len(store.looks()) == 1
+    assert store.looks() == looks

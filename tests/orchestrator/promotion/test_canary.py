@@ -5,14 +5,16 @@ import pandas as pd
 import pytest
 
 from orchestrator.metrics import measure
-from orchestrator.promotion.canary import Errors, compare, count_errors, more_errors, worst
+from orchestrator.promotion.canary import MIN_ROUNDS, Errors, compare, count_errors, more_errors, worst
 from orchestrator.promotion.spec import WatchSpec
 from tests.orchestrator.sample import failed, frame, request
 
 RULE = WatchSpec(margin=0.1)
 
 
-def answers(factor: float = 1.0, accepted: int = 5, rounds: int = 3, seed: int = 0, **changes: Any) -> pd.DataFrame:
+def answers(
+    factor: float = 1.0, accepted: int = 5, rounds: int = MIN_ROUNDS, seed: int = 0, **changes: Any
+) -> pd.DataFrame:
     """Rounds of 8 prompts that differ by a third, with 3 % of noise; TTFT and TPOT times `factor`."""
     draw = np.random.default_rng(seed)
     content = np.exp(np.random.default_rng(99).normal(0, 0.3, 8))

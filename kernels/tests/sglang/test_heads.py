@@ -1,0 +1,50 @@
+import pytest
+import torch
+
+from ddtree.sglang.heads import CandidateHead
+from ddtree.sglang.trees import Candidates
+
+ROWS, BLOCK, K, HIDDEN, VOCABULARY, RANKS = 3, 5, 6, 8, 60, 2
+
+
+class Group:
+    """A tensor-parallel group of which one rank runs: what the others hold is known beforehand."""
+
+    world_size = RANKS
+
+    def __init__(self, others: list[torch.Tensor]) -> None:
+        self._others = others
+
+    def all_gather_into_tensor(self, whole: torch.Tensor, part: torch.Tensor) -> None:
+        whole.copy_(torch.cat([part, self._others.pop(0)]))
+
+
+def shard(weight: torch.Tensor, offset: int, drafts: Candidates, group: object) -> CandidateHead:
+    return CandidateHead(weight, offset, BLOCK, drafts, group)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sharded_head_proposes_what_the_whole_one_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(VOCABULARY, HIDDEN, generator=generator)
+    hidden = torch.randn(ROWS * BLOCK, HIDDEN, generator=generator)
+    whole, parts = (Candidates.empty(ROWS + 1, BLOCK - 1, K, "cpu") for _ in range(2))
+    shard(weight, 0, whole, None)(hidden)
+
+    first, second = weight[:40], weight[40:]
+    sent: list[torch.Tensor] = []
+    other = shard(second, 40, Candidates.empty(ROWS, BLOCK - 1, K, "cpu"), Group([]))
+    monkeypatch.setattr(other, "_gather", lambda part: sent.append(part) or part.expand(RANKS, *part.shape))
+    other(hidden)
+    shard(first, 0, parts, Group(sent))(hidden)
+
+    assert torch.equal(parts.token_ids, whole.token_ids)
+    torch.testing.assert_close(parts.log_probs[:ROWS], whole.log_probs[:ROWS])
+    assert parts.log_probs[ROWS:].isinf().all()  # a row that no request filled
+
+
+def test_the_first_position_of_a_block_drafts_nothing() -> None:
+    drafts = Candidates.empty(1, BLOCK - 1, 1, "cpu")
+    hidden = torch.eye(HIDDEN)[:BLOCK]
+    shard(torch.eye(HIDDEN), 100, drafts, None)(hidden)
+    assert drafts.token_ids[0, :, 0].tolist() == [101, 102, 103, 104]
