@@ -76,7 +76,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     target, drafter = _folders(options.work, options.shape)
-    room = max(b * (c + 512) for b in options.batches for c in options.contexts if b * c <= 70_000)
+    beside = TOKENS + 2 * (max(options.budgets) + 1) + 64  # KV slots for an answer and for what SGLang reserves after it
+    room = max(b * (c + beside) for b in options.batches for c in options.contexts if b * c <= 70_000)
     place = Place(
         str(target),
         str(drafter),
@@ -99,7 +100,7 @@ def main() -> None:
         print("dead:", dead, flush=True)
         for context in options.contexts:
             for batch in options.batches:
-                if batch * (context + 512) <= room:
+                if batch * (context + beside) <= room:
                     point = _point({n: s for n, s in servers.items() if n not in dead}, batch, context, options.rounds)
                     results["points"].append({"batch": batch, "context": context, "step_ms": point})
                     print(batch, context, json.dumps(point), flush=True)

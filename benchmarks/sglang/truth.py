@@ -1,6 +1,6 @@
 """`python -m benchmarks.sglang.truth --target T --drafter D --prompts P --out FILE`: do trees change what is said?
 
-In float32, greedy, every arm's token ids must be those of plain decoding on the same SGLang: chain, trees, and a tree
+In float16, greedy, every arm's token ids must be those of plain decoding on the same SGLang: chain, trees, and a tree
 under hard conditions (radix cache, pages of 64, chunked prefill, a KV pool so small that requests are retracted). The
 chain must take DFlash's very steps. In bfloat16, sampled: tokens after a tree step have plain sampling's distribution.
 A corrupted or stale mask must keep the server from serving. A load of mixed lengths and aborts must leak nothing.
