@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     target, drafter = _folders(options.work, options.shape)
-    beside = TOKENS + 2 * (max(options.budgets) + 1) + 64  # KV slots for an answer and for what SGLang reserves after it
+    beside = TOKENS + 2 * (max(options.budgets) + 1) + 64  # KV slots for an answer and for SGLang's reserve after it
     room = max(b * (c + beside) for b in options.batches for c in options.contexts if b * c <= 70_000)
     place = Place(
         str(target),

@@ -106,9 +106,9 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         cost = profile.measure(self) if len(steps) > 1 else None
         if cost is not None:
             self._policy = WidthPolicy(steps, cost)
+        self._ready()
         if get_tp_group().rank_in_group == 0 and self.settings.report is not None:
             report.write(self.settings.report, self.settings, steps, cost.as_json() if cost else None, checked)
-        self._ready()
 
     def _ready(self) -> None:
         """Leave SGLang as if no step had run, and keep every request inside its row of req_to_token."""
