@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
-
 from engines.base import Arm, Deployment, EngineError, Ranking
 from engines.messages import one_line
 from orchestrator import gpus, hardware
@@ -25,7 +23,7 @@ from orchestrator.spec import MatchSpec
 from orchestrator.store import now
 from orchestrator.validity import Limits
 
-ENGINE_FAILURES = (EngineError, aiohttp.ClientError, OSError, TimeoutError)
+ENGINE_FAILURES = (EngineError, OSError, TimeoutError)
 
 
 @dataclass(frozen=True)

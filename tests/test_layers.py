@@ -25,7 +25,7 @@ def named(package: str, names: str) -> set[str]:
 
 
 RAY = named("orchestrator", "cluster driver pool slots")
-HTTP = {"engines.client", "engines.fake.server", "orchestrator.slots"}
+HTTP = {"engines.client", "engines.fake.server"}
 PLAIN = named("engines", "base child containers digests home messages progress")
 PURE = (
     named(
@@ -275,7 +275,7 @@ def test_what_runs_by_its_path_needs_the_standard_library(module: str) -> None:
 def test_hosts_and_supervisors_know_the_contract_alone() -> None:
     modules = below("orchestrator.promotion.hosts", "orchestrator.promotion.supervisors")
     rooms = {f"orchestrator.promotion.{room}" for room in ("host", "hosts", "supervisors")}
-    lines = {"orchestrator.process"}  # `telling_line`, which compose quotes a log by
+    lines = {"orchestrator.engine_log"}  # the line that compose quotes of a log
 
     refuse(modules, rooms | lines, rooms=True)
     assert foreign({each.module for m in modules for each in tree()[m]}) <= {"fabric", "invoke", "jinja2", "paramiko"}

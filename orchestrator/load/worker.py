@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from engines.base import EngineError
+from orchestrator.engine_log import EngineLog
 from orchestrator.load import frames
 from orchestrator.load.cores import Cores, pinned
-from orchestrator.process import EngineLog
 
 SILENCE_S = 30.0
 """How long the child may say nothing; it beats once a second."""

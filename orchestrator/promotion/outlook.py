@@ -94,7 +94,7 @@ def _lines(site: Site, release: Release, standing: Standing, placed: Placed) -> 
     promised = record.promise
     serving = standing.serving.release if standing.serving else "nothing"
     canary = ", ".join(f"{stage.share:g} % for {stage.for_s:g} s" for stage in spec.canary)
-    engine = record.arm.engine + (" (simulated)" if record.arm.engine == "fake" else "")
+    engine = record.arm.engine + (" (simulated)" if record.simulated else "")
     return [
         f"release   {release.name}: {engine}, {record.arm.name}, from run {record.run}",
         f"promise   {promised.output_tok_s.estimate:.1f} tok/s, TPOT {promised.tpot_ms.estimate:.2f} ms, acceptance "

@@ -81,6 +81,12 @@ class ReleaseRecord(Record):
     smoke_acceptance_length: Interval
     smoke_tpot_ms: Interval
 
+    @property
+    def simulated(self) -> bool:
+        """Whether the measured engine only played one."""
+        settings = self.identity.get("settings")
+        return isinstance(settings, dict) and bool(settings.get("simulated"))
+
 
 @dataclass(frozen=True)
 class Release:

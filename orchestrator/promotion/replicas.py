@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from engines.base import EngineError, check_identity
 from engines.registry import get_engine
+from orchestrator.engine_log import telling_line
 from orchestrator.errors import InputError
-from orchestrator.process import telling_line
 from orchestrator.promotion import tree
 from orchestrator.promotion.errors import PromotionError
 from orchestrator.promotion.host import Host, HostFacts

@@ -8,8 +8,9 @@ import pytest
 
 from engines.base import Arm, EngineError
 from engines.fake.adapter import FakeEngine
-from orchestrator import process
-from orchestrator.process import EngineProcess, telling_line
+from orchestrator import engine_log, process
+from orchestrator.engine_log import telling_line
+from orchestrator.process import EngineProcess
 from tests.orchestrator.acting import arm, deployment
 from tests.orchestrator.processes import VARIABLE, eventually, marked, new_mark
 
@@ -124,5 +125,5 @@ async def test_the_log_is_read_from_a_mark_on_and_limited(running: EngineProcess
     os.write(running.log.fileno(), b"later\n")
     assert eventually(lambda: running.log.size > mark)
     assert running.log.read(mark).endswith(b"later\n")
-    os.write(running.log.fileno(), b"y" * (process.LOG_LIMIT + 10))
-    assert len(running.log.read()) == process.LOG_LIMIT
+    os.write(running.log.fileno(), b"y" * (engine_log.LOG_LIMIT + 10))
+    assert len(running.log.read()) == engine_log.LOG_LIMIT

@@ -33,8 +33,13 @@ def test_a_sharded_head_proposes_what_the_whole_one_does(seed: int, monkeypatch:
 
     first, second = weight[:40], weight[40:]
     sent: list[torch.Tensor] = []
+
+    def sends(part: torch.Tensor) -> torch.Tensor:
+        sent.append(part)
+        return part.expand(RANKS, *part.shape)
+
     other = shard(second, 40, Candidates.empty(ROWS, BLOCK - 1, K, "cpu"), Group([]))
-    monkeypatch.setattr(other, "_gather", lambda part: sent.append(part) or part.expand(RANKS, *part.shape))
+    monkeypatch.setattr(other, "_gather", sends)
     other(hidden)
     shard(first, 0, parts, Group(sent))(hidden)
 

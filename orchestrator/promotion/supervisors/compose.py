@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orchestrator.process import telling_line
+from orchestrator.engine_log import telling_line
 from orchestrator.promotion.host import Finished, Host, HostError, Unit
 from orchestrator.promotion.supervisors import rendering
 from orchestrator.promotion.supervisors.environment import environment
