@@ -122,7 +122,7 @@ def _upload(course: Course, release: Release) -> str:
             host.make_folder(to.parent)
             host.upload(source, to, partial(_tell, course.progress.doing, f"{name}: {to.name}"))
             sent += 1
-    return f"{sent} folders on {len(site.hosts)} hosts, digests right"
+    return f"folders sent: {sent}; digests right on {', '.join(site.hosts)}"
 
 
 def _tell(doing: Callable[[str], None], what: str, done: int, total: int) -> None:
@@ -136,7 +136,8 @@ def _start(site: Site, release: Release, placed: Placed) -> str:
 
 def _ready(site: Site, release: Release, placed: Placed, say: Callable[[str], None]) -> str:
     replicas.wait_ready(site, release, placed, say)
-    return f"{len(placed.replicas)} replicas are what the release says"
+    where = ", ".join(f"{replica.host}:{replica.port}" for replica in placed.replicas)
+    return f"{where} runs what the release says"
 
 
 def _smoke(site: Site, release: Release, placed: Placed) -> str:
