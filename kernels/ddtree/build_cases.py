@@ -70,7 +70,8 @@ def _attend(
     pool, table = torch.empty(256, 8, size, dtype=pool_dtype or dtype), torch.empty(1, 8192, dtype=torch.int32)
     lengths = torch.empty(1, dtype=torch.int32)
     attend = implementation("attention", query.device).tree_attention
-    attend(query, keys, keys, pool, pool, table, lengths, tree, page, None, 0.1, window, config, splits)
+    longest = table.shape[-1] * page
+    attend(query, keys, keys, pool, pool, table, lengths, tree, page, None, 0.1, window, longest, config, splits)
 
 
 def sample(arch: int) -> None:

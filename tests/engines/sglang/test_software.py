@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,10 @@ def test_the_probe_finds_the_plugin_and_its_code(tmp_path: Path, monkeypatch: py
 
 
 def test_stock_sglang_has_no_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = tmp_path / "bare"  # ours has the plugin, as it has this project's kernels
+    venv.create(bare, with_pip=False)
     monkeypatch.setenv("PYTHONPATH", str(distribution(tmp_path, "0.5.23", plugin=False)))
-    assert Software.parse(describe(sys.executable)) == Software("0.5.23", plugin=False)
+    assert Software.parse(describe(str(bare / "bin" / "python"))) == Software("0.5.23", plugin=False)
 
 
 def test_too_old_or_absent_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
