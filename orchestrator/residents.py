@@ -49,11 +49,10 @@ class Residents:
         is stopped: the trial that needs it starts it again and says why it cannot.
         """
         first = {process.key(get_engine(arm.engine), arm, where): (arm, where) for arm, where in arms}
-        pairs = list(first.values())[: self._limit]
-        results = await asyncio.gather(*(self.bring_up(*pair) for pair in pairs), return_exceptions=True)
-        for (arm, where), result in zip(pairs, results, strict=True):
-            if isinstance(result, BaseException):
-                key = process.key(get_engine(arm.engine), arm, where)
+        pairs = dict(list(first.items())[: self._limit])
+        results = await asyncio.gather(*(self.bring_up(*pair) for pair in pairs.values()), return_exceptions=True)
+        for key, result in zip(pairs, results, strict=True):
+            if isinstance(result, BaseException) and key in self._engines:
                 await self.stop(self._engines[key])
 
     async def stop(self, engine: EngineProcess) -> None:

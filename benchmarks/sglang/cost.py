@@ -17,48 +17,43 @@ from typing import Any
 
 from benchmarks.sglang.servers import Place, Server, arm, write
 
+QWEN3: dict[str, Any] = {
+    "num_attention_heads": 32,
+    "head_dim": 128,
+    "vocab_size": 151936,
+    "max_position_embeddings": 40960,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1000000,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "attention_bias": False,
+    "torch_dtype": "bfloat16",
+}
+"""What the models of the family have in common."""
 SHAPES: dict[str, dict[str, Any]] = {
-    "qwen3-8b": {
+    "qwen3-8b": QWEN3
+    | {
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",
         "hidden_size": 4096,
         "intermediate_size": 12288,
         "num_hidden_layers": 36,
-        "num_attention_heads": 32,
         "num_key_value_heads": 8,
-        "head_dim": 128,
-        "vocab_size": 151936,
-        "max_position_embeddings": 40960,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 1000000,
-        "hidden_act": "silu",
-        "tie_word_embeddings": False,
-        "attention_bias": False,
-        "torch_dtype": "bfloat16",
     },
-    "qwen3-30b-a3b": {
+    "qwen3-30b-a3b": QWEN3
+    | {
         "architectures": ["Qwen3MoeForCausalLM"],
         "model_type": "qwen3_moe",
         "hidden_size": 2048,
         "intermediate_size": 6144,
         "moe_intermediate_size": 768,
         "num_hidden_layers": 48,
-        "num_attention_heads": 32,
         "num_key_value_heads": 4,
-        "head_dim": 128,
         "num_experts": 128,
         "num_experts_per_tok": 8,
         "norm_topk_prob": True,
         "decoder_sparse_step": 1,
         "mlp_only_layers": [],
-        "vocab_size": 151936,
-        "max_position_embeddings": 40960,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 1000000,
-        "hidden_act": "silu",
-        "tie_word_embeddings": False,
-        "attention_bias": False,
-        "torch_dtype": "bfloat16",
     },
 }
 BLOCK, DRAFT_LAYERS = 16, 5

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -71,6 +72,16 @@ async def test_they_start_side_by_side_and_no_more_than_fit(two: Residents, mark
 def marked_of_one(mark: str) -> list[str]:
     lines = sorted(marked(mark).values())
     return [line for line in lines if "0.01" in line]
+
+
+async def test_one_whose_program_is_not_there_leaves_the_others_up(
+    two: Residents, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = a_trial(mark, 1), a_trial(mark, 2)
+    monkeypatch.setenv("ORCHESTRATE_CONTAINERS", "/no/such/tool")
+    nowhere = replace(bad.deployment, image="sha256:0")
+    await two.bring_up_together([(good.arm, good.deployment), (bad.arm, nowhere)])
+    assert (await two.bring_up(good.arm, good.deployment))[1] > 0
 
 
 async def test_one_that_cannot_start_leaves_the_others_up_and_is_told_of_when_it_is_needed(

@@ -28,7 +28,7 @@ from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from ddtree.compact import PoolTable
 from ddtree.sglang import limits, profile, report, selfcheck
 from ddtree.sglang.backends import DDTreeAttnBackend, DDTreeDraftAttnBackend
-from ddtree.sglang.commit import Inject, Sampling
+from ddtree.sglang.commit import Sampling
 from ddtree.sglang.heads import CandidateHead
 from ddtree.sglang.lanes import Lane
 from ddtree.sglang.policy import WidthPolicy
@@ -144,18 +144,17 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         offset = 0 if shard is None else shard.org_vocab_start_index
         return CandidateHead(weight, offset, self.block_size, self.drafts, group if group.world_size > 1 else None)
 
-    @property
-    def _inject(self) -> Inject:
-        def inject(features: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor, lengths: torch.Tensor) -> None:
-            self._append_target_hidden_to_draft_kv_by_loc(
-                target_hidden=features,
-                cache_loc=slots.reshape(-1),
-                cache_loc_2d=slots,
-                positions=positions.reshape(-1),
-                commit_lens=lengths,
-            )
-
-        return inject
+    def _inject(
+        self, features: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor, lengths: torch.Tensor
+    ) -> None:
+        """An `Inject` of `commit`."""
+        self._append_target_hidden_to_draft_kv_by_loc(
+            target_hidden=features,
+            cache_loc=slots.reshape(-1),
+            cache_loc_2d=slots,
+            positions=positions.reshape(-1),
+            commit_lens=lengths,
+        )
 
     def forward_batch_generation(self, batch: Any, on_publish: Any = None, **kwargs: Any) -> GenerationBatchResult:
         """A prefill or an idle batch as in DFlash; a decode batch as one DDTree step."""
