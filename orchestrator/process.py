@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from engines.base import Arm, Deployment, Endpoint, Engine, EngineError
 from orchestrator import leash
 from orchestrator.engine_log import EngineLog
 from orchestrator.load.cores import Cores, choose, pinned, share_all
+from orchestrator.ports import free_port
 
 _POLL_S = 0.05
 
@@ -128,13 +128,6 @@ def _set_variables(extra: Mapping[str, str], deployment: Deployment) -> dict[str
     """What is not inherited, and all that a container gets."""
     threads = {"OMP_NUM_THREADS": str(deployment.threads), "PYTHONUNBUFFERED": "1"}
     return threads | dict(deployment.environment) | dict(extra)
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _quote(engine: Engine, log: EngineLog) -> str:

@@ -10,7 +10,7 @@ from engines.base import Arm, Method, check_identity
 from engines.fake.adapter import FakeEngine
 from engines.reference.adapter import ReferenceEngine
 from engines.reference.serving.options import parse
-from orchestrator.process import free_port
+from orchestrator.ports import free_port
 from tests.orchestrator.acting import deployment
 from tests.orchestrator.processes import eventually
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -18,6 +17,7 @@ import pytest
 from engines import client
 from engines.base import Arm, Deployment, Endpoint, EngineError, IdentityError, Method, check_identity
 from engines.fake.adapter import FakeEngine
+from orchestrator.ports import free_port
 
 ENGINE = FakeEngine()
 PLAIN = Arm("plain", "fake", Method.AUTOREGRESSIVE)
@@ -39,9 +39,7 @@ BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_to
 
 
 def start(arm: Arm) -> tuple[subprocess.Popen[str], Endpoint]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(ENGINE.command(arm, DEPLOYMENT, port), stderr=subprocess.PIPE, text=True)
     return process, ENGINE.endpoint(port)
 

@@ -20,6 +20,7 @@ from engines.reference.serving.api import create_app
 from engines.reference.serving.loop import DecodeLoop, DecodingEngine, LoopState
 from engines.reference.serving.served import Loaded, ServedModel
 from engines.reference.serving.service import Service
+from orchestrator.ports import free_port
 from tests.engines.reference.scripted import make_options, scripted_model
 
 SCRIPTED = Path(__file__).with_name("scripted.py")
@@ -107,9 +108,7 @@ async def served(engine: DecodingEngine, model: ServedModel | None = None, **opt
 @contextlib.contextmanager
 def server_process(**settings: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`scripted.py` as a process, and its base URL; killed at the end if it still runs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, str(SCRIPTED), str(port), json.dumps(settings)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=SCRIPTED.parents[3])
     try:

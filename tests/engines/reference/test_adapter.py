@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -19,6 +18,7 @@ from engines.base import Arm, Deployment, Endpoint, EngineError, IdentityError, 
 from engines.digests import digest
 from engines.reference.adapter import ReferenceEngine
 from engines.reference.software import code_digest
+from orchestrator.ports import free_port
 from tests.engines.reference.served import Client
 from tests.engines.reference.tiny import BLOCK, write_drafter, write_target
 
@@ -47,12 +47,6 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
         max_context=128,
         arguments=("--max-queue", "3"),
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

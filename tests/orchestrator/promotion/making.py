@@ -78,16 +78,6 @@ def change_decision(store: RunStore, **changes: Any) -> None:
     store.write_decision(Decision.model_validate(decision.model_dump() | changes))
 
 
-def free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
 def free_block() -> int:
     """The first of six free ports below those that outgoing connections get, which would take one any moment."""
     while True:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.leash import descendants
+from orchestrator.ports import free_port
 from orchestrator.promotion.hosts.login import Login
 from tests.orchestrator.processes import eventually
 
@@ -51,8 +52,7 @@ class Sshd:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.new_host_key()
         new_key(self.folder / "user")
-        with socket.create_server((self.address, 0)) as probe:
-            self.port = probe.getsockname()[1]
+        self.port = free_port(self.address)
         self.know(self.folder / "host.pub")
 
     @property

@@ -8,13 +8,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from orchestrator.ports import free_port
 from orchestrator.promotion.errors import PromotionError
 from orchestrator.promotion.hosts.local import LocalHost
 from orchestrator.promotion.router import Router
 from orchestrator.promotion.routes import PIN_HEADER, Canary, Group, Routes
 from orchestrator.promotion.spec import RouterSpec
 from tests.orchestrator.promotion.bench import need_nginx
-from tests.orchestrator.promotion.making import free_ports
 
 
 class Servers:
@@ -38,7 +38,7 @@ class Servers:
         app.router.add_post("/v1/chat/completions", answer)
         self._runners[name] = web.AppRunner(app)
         await self._runners[name].setup()
-        (port,) = free_ports(1)
+        port = free_port()
         await web.TCPSite(self._runners[name], "127.0.0.1", port).start()
         return Group(name, (f"127.0.0.1:{port}",))
 
@@ -60,7 +60,7 @@ async def servers() -> AsyncIterator[Servers]:
 @pytest.fixture
 def router(tmp_path: Path) -> Iterator[Router]:
     need_nginx()
-    (port,) = free_ports(1)
+    port = free_port()
     found = Router(LocalHost(), RouterSpec(listen=f"127.0.0.1:{port}"), PurePosixPath(tmp_path / "router"))
     yield found
     found.close()
@@ -148,7 +148,7 @@ async def test_only_the_engines_api_is_reached(router: Router, servers: Servers)
 async def test_in_a_hosts_own_nginx_one_file_is_ours(tmp_path: Path, servers: Servers) -> None:
     """The host's nginx is played by a second instance, which includes a folder as Debian's does."""
     need_nginx()
-    (port,) = free_ports(1)
+    port = free_port()
     include = tmp_path / "conf.d" / "orchestrate.conf"
     include.parent.mkdir()
     (tmp_path / "conf.d" / "theirs.conf").write_text("# not ours\n")

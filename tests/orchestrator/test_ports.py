@@ -1,0 +1,32 @@
+import socket
+from pathlib import Path
+
+import pytest
+
+from orchestrator import ports
+
+
+def test_a_free_port_is_below_those_of_outgoing_connections_and_can_be_listened_on() -> None:
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for _ in range(50):
+        port = ports.free_port()
+        assert 20_000 <= port < first
+        socket.create_server(("127.0.0.1", port)).close()
+
+
+def test_a_port_that_somebody_listens_on_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(ports, "_LOWEST", port)
+        monkeypatch.setattr(ports, "_HIGHEST", port + 1)
+        monkeypatch.setattr(ports, "_first_outgoing", lambda: 65_536)
+        assert ports.free_port() != port
+
+
+def test_where_outgoing_connections_may_have_every_port_any_free_one_is_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    everything = tmp_path / "range"
+    everything.write_text("1024\t65535\n")
+    monkeypatch.setattr(ports, "_OUTGOING", everything)
+    socket.create_server(("127.0.0.1", ports.free_port())).close()
