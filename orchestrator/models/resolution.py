@@ -78,14 +78,14 @@ def _named(named: NamedModel) -> ResolvedModel:
     condition = _state(named)
     if condition is State.MISSING:
         raise _missing(named.name)
-    if condition is State.DAMAGED:
-        raise ModelError(f"{_place(named)}: damaged; run: orchestrate models fetch {named.name}")
+    if condition is not State.PRESENT:
+        raise ModelError(f"{_place(named)}: {condition.value}; run: orchestrate models fetch {named.name}")
     return _resolved(named.name, _place(named))
 
 
 def _state(named: NamedModel) -> State:
     if isinstance(named, PackagedModel):
-        return store.state(named.name)
+        return store.state(named.name, named.origin)
     return State.PRESENT if shipped_drafter(named.name).is_dir() else State.DAMAGED
 
 

@@ -12,7 +12,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 
@@ -27,20 +27,23 @@ class State(StrEnum):
     PRESENT = "present"
     MISSING = "missing"
     DAMAGED = "damaged"
+    OUTDATED = "outdated"
 
 
 def place(name: str) -> Path:
     return models_folder() / name
 
 
-def state(name: str) -> State:
-    """PRESENT when every file is what the manifest says, digests compared."""
+def state(name: str, origin: Mapping[str, str]) -> State:
+    """PRESENT when every file is what the manifest says, digests compared, and made from `origin`."""
     folder = place(name)
     if not folder.exists():
         return State.MISSING
     try:
-        files = json.loads((folder / MANIFEST).read_text())["files"]
-        return State.PRESENT if files == file_digests(folder) else State.DAMAGED
+        manifest = json.loads((folder / MANIFEST).read_text())
+        if manifest["files"] != file_digests(folder):
+            return State.DAMAGED
+        return State.PRESENT if manifest["origin"] == origin else State.OUTDATED
     except (OSError, ValueError, KeyError, TypeError):
         return State.DAMAGED
 
@@ -75,11 +78,11 @@ def workshop(name: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def publish(name: str, built: Path, origin: dict[str, str], workplace: Path) -> None:
-    """Write the manifest into the built folder and move it to its place; a damaged one there goes first."""
+def publish(name: str, built: Path, origin: Mapping[str, str], workplace: Path) -> None:
+    """Write the manifest into the built folder and move it to its place; what stands there goes first."""
     files = {file: sha256_of(path) for file, path in counted_files(built).items()}
-    manifest = {"name": name, "origin": origin, "files": files}
+    manifest = {"name": name, "origin": dict(origin), "files": files}
     (built / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
     if place(name).exists():
-        place(name).rename(workplace / "damaged")
+        place(name).rename(workplace / "before")
     built.rename(place(name))

@@ -106,6 +106,7 @@ def shop(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
         gguf="tiny_model/tiny.gguf",
         gguf_sha256=hashlib.sha256(weights).hexdigest(),
         needed_bytes=1,
+        conversion=1,
     )
     monkeypatch.setitem(NAMED, entry.name, entry)
     return Shop(entry, home, log)

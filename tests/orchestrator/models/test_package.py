@@ -61,6 +61,16 @@ def test_a_damaged_model_is_refused_and_fetched_again(shop: Any, damage: str) ->
     assert shop.visible() == ["tiny"]
 
 
+def test_a_model_of_an_older_conversion_is_refused_and_made_anew(shop: Any, stock: Callable[..., None]) -> None:
+    fetch("tiny")
+    stock(replace(shop.entry, conversion=2))
+    with pytest.raises(ModelError, match=r"outdated; run: orchestrate models fetch tiny$"):
+        resolve("tiny")
+    fetch("tiny")
+    assert len(shop.conversions()) == 2
+    assert resolve("tiny") == fetch("tiny")
+
+
 def test_known_tells_state_and_size(shop: Any) -> None:
     def tiny() -> Any:
         return next(entry for entry in known() if entry.name == "tiny")
