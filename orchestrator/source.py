@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -19,6 +19,7 @@ class Source:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._overrides: dict[tuple[str, ...], str] = {}
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -83,23 +84,51 @@ class Source:
         else:
             _item(node, last, assignment)
             node[int(last)] = value
+        self._overrides[*parents, last] = assignment
 
     def parse(self, model: type[M]) -> M:
         """The document as `model`; InputError with file, line and what is allowed."""
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
-            raise InputError("\n".join(self._complaint(item) for item in error.errors())) from error
+            raise InputError("\n".join(self._complaint(item, model) for item in error.errors())) from error
 
-    def _complaint(self, item: Any) -> str:
+    def _complaint(self, item: Any, model: type[BaseModel]) -> str:
         location: tuple[str | int, ...] = item["loc"]
         where = ".".join(str(step) for step in location) or "the file"
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            message = "is not a known key"
+            message = f"is not a known key; allowed: {', '.join(_keys_at(model, location[:-1]))}"
         elif item["type"] != "missing" and not isinstance(item["input"], dict | list):
             message = f"{message}, not {item['input']!r}"
-        return f"{self.path}:{self.line(location)}: {where}: {message}"
+        return f"{self._place(location)}: {where}: {message}"
+
+    def _place(self, location: Sequence[str | int]) -> str:
+        """The file and line to blame, or the --set that put the value there."""
+        steps = tuple(str(step) for step in location)
+        for path, assignment in reversed(self._overrides.items()):
+            if steps and all(mine == theirs for mine, theirs in zip(path, steps, strict=False)):
+                return f"{self.path}: --set {assignment}"
+        return f"{self.path}:{self.line(location)}"
+
+
+def _keys_at(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:
+    """The keys allowed at a place. List indices and mappings' own keys lead to no field: the place stays; what names
+    the member of a union does as well, and narrows it."""
+    found: list[Any] = [model]
+    for step in location:
+        inside = [kind.model_fields[step].annotation for kind in _models(found) if step in kind.model_fields]
+        found = inside or [kind for kind in _models(found) if kind.__name__ == step] or found
+    return sorted({key for kind in _models(found) for key in kind.model_fields})
+
+
+def _models(annotations: Sequence[Any]) -> Iterator[type[BaseModel]]:
+    """The models among these types and inside their unions, lists and mappings."""
+    for annotation in annotations:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield annotation
+        else:
+            yield from _models(get_args(annotation))
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[int, yaml.Node] | None:

@@ -15,6 +15,7 @@ class Leaf(BaseModel):
 class Root(BaseModel):
     model_config = ConfigDict(extra="forbid")
     leaves: list[Leaf]
+    named: dict[str, Leaf | None] = {}
 
 
 def source(tmp_path: Path, text: str) -> Source:
@@ -26,7 +27,7 @@ def source(tmp_path: Path, text: str) -> Source:
 def complaint(tmp_path: Path, text: str) -> str:
     with pytest.raises(InputError) as caught:
         source(tmp_path, text).parse(Root)
-    return str(caught.value).removeprefix(str(tmp_path) + "/")
+    return str(caught.value).replace(str(tmp_path) + "/", "")
 
 
 def test_valid_document_is_parsed(tmp_path: Path) -> None:
@@ -41,8 +42,12 @@ def test_wrong_value_names_its_line_and_the_value(tmp_path: Path) -> None:
 
 def test_unknown_key_names_its_line(tmp_path: Path) -> None:
     assert complaint(tmp_path, "leaves:\n  - size: 1\n    colour: red\n") == (
-        "file.yaml:3: leaves.0.colour: is not a known key"
+        "file.yaml:3: leaves.0.colour: is not a known key; allowed: size"
     )
+    assert complaint(tmp_path, "leaves: []\nnamed:\n  one: {size: 1, hue: 2}\ncolour: red\n").splitlines() == [
+        "file.yaml:3: named.one.hue: is not a known key; allowed: size",
+        "file.yaml:4: colour: is not a known key; allowed: leaves, named",
+    ]
 
 
 def test_missing_key_names_the_line_of_its_parent(tmp_path: Path) -> None:
@@ -81,6 +86,16 @@ def test_override_sets_values_in_mappings_and_lists(tmp_path: Path) -> None:
     document = source(tmp_path, "leaves:\n  - size: 1\n")
     document.override("leaves.0.size=5")
     assert document.parse(Root).leaves[0].size == 5
+
+
+def test_a_value_of_an_override_is_blamed_on_it(tmp_path: Path) -> None:
+    document = source(tmp_path, "leaves:\n  - size: 1\n  - size: x\n")
+    document.override("leaves.0.size=many")
+    with pytest.raises(InputError) as caught:
+        document.parse(Root)
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(f"{document.path}: --set leaves.0.size=many: leaves.0.size: ")
+    assert second.startswith(f"{document.path}:3: leaves.1.size: ")
 
 
 @pytest.mark.parametrize("text", ["leaves", "=1", "leaves.7.size=1", "leaves.x=1"])

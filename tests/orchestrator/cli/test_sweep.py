@@ -83,10 +83,10 @@ def test_plan_needs_no_model_and_no_gpu(invoke: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ("arms.1.budget=0", r"sweep\.yaml:\d+: arms\.1\.budget: .*greater than or equal to 1"),
-        ("arms.1.method=eagle3", r"sweep\.yaml:\d+: arms\.1: `budget` is required"),
+        ("arms.1.budget=0", r"sweep\.yaml: --set arms\.1\.budget=0: arms\.1\.budget: .*greater than or equal to 1"),
+        ("arms.1.method=eagle3", r"sweep\.yaml: --set arms\.1\.method=eagle3: arms\.1: `budget` is required"),
         ("workload.prompts.count=5000", "5000"),
-        ("blocks.colour=red", r"blocks\.colour: is not a known key"),
+        ("blocks.colour=red", r"blocks\.colour: is not a known key; allowed: count, half_width, max, seed, step"),
     ],
 )
 def test_bad_input_is_one_line(invoke: Any, sweep_file: Any, change: str, complaint: str) -> None:
