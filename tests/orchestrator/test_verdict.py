@@ -1,17 +1,17 @@
+from typing import Any
+
 import pytest
 
 from orchestrator.records import Decision, GateResult, Verdict
 from orchestrator.verdict import exit_code
 
 
-def decision(verdict: Verdict, gate_passed: bool) -> Decision:
+def decision(verdict: Verdict, gate_passed: bool, invalid: tuple[str, ...] = (), texts: int = 4) -> Decision:
     gate = GateResult(
-        arm="ddtree", prompts=4, exact=3, near_ties=0, violations=1, near_tie_gap=0.0, passed=gate_passed, reason=""
+        arm="ddtree", prompts=texts, exact=3, near_ties=0, violations=1, near_tie_gap=0.0, passed=gate_passed, reason=""
     )
-    fields = {"verdict": verdict, "gates": [gate], "arm": None, "concurrency": 1, "margin": 0.02, "confidence": 0.95}
-    texts = {"sentence": "s", "question": "q", "baseline": "b"}
-    lists = dict.fromkeys(("points", "summaries", "invalid_trials"), ())
-    return Decision.model_construct(**fields, **texts, **lists)
+    values: dict[str, Any] = {"verdict": verdict, "gates": [gate], "invalid_trials": invalid, "arm": None}
+    return Decision.model_construct(**values)
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,12 @@ def decision(verdict: Verdict, gate_passed: bool) -> Decision:
 )
 def test_exit_code(verdict: Verdict, gate_passed: bool, code: int) -> None:
     assert exit_code(decision(verdict, gate_passed)) == code
+
+
+@pytest.mark.parametrize(("gate_passed", "texts", "code"), [(True, 4, 5), (False, 0, 5), (False, 4, 4)])
+def test_without_a_winner_an_arm_that_was_not_measured_is_no_tie(gate_passed: bool, texts: int, code: int) -> None:
+    assert exit_code(decision(Verdict.TIE, gate_passed, ("ddtree at concurrency 1, block 0: late",), texts)) == code
+
+
+def test_a_gate_that_could_compare_nothing_has_failed_where_every_trial_counts() -> None:
+    assert exit_code(decision(Verdict.TIE, False, texts=0)) == 4
