@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -29,6 +30,7 @@ from orchestrator.records import TrialState
 from orchestrator.store import RunStore, write_text
 
 _MOST_PASSAGES = 40
+_PACKAGES = re.compile(r"inputs\.engines\.[^.]+\.packages")
 
 
 def write_report(store: RunStore, path: Path) -> Path:
@@ -89,10 +91,12 @@ def embed(figure: go.Figure) -> Markup:
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested values as dotted names and texts."""
+    """Nested values as dotted names and texts. Of an engine's packages the number: their digest stands beside it."""
     for key, value in values.items():
         name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
+        if _PACKAGES.fullmatch(name) and value:
+            yield name, f"{len(value)} installed"
+        elif isinstance(value, Mapping) and value:
             yield from flatten(value, f"{name}.")
         else:
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

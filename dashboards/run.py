@@ -11,7 +11,7 @@ import pandas as pd
 
 from dashboards.figures.slots import minutes_after, run_start
 from dashboards.theme import ArmKey, ArmStyle, arm_styles
-from orchestrator.cards import DAMAGE, complaint
+from orchestrator.damage import Reading
 from orchestrator.errors import InputError
 from orchestrator.index import KEYS, Index, open_index
 from orchestrator.outputs import Outputs
@@ -50,15 +50,8 @@ def load_run(store: RunStore) -> Run:
     """Read a run. InputError when the folder holds none."""
     if not (store.folder / "sweep.yaml").is_file():
         raise InputError(f"{store.folder}: no run here (sweep.yaml is missing)")
-    problems: list[str] = []
-
-    def attempt(what: str, read: Callable[[], T], otherwise: T) -> T:
-        try:
-            return read()
-        except DAMAGE as error:
-            problems.append(complaint(what, error))
-            return otherwise
-
+    reading = Reading()
+    attempt = reading.attempt
     index = open_index(store)
     decision: Decision | None = attempt("decision.json", store.decision, None)
     spec: SweepSpec | None = attempt("sweep.yaml", lambda: SweepSpec.model_validate(store.sweep()), None)
@@ -79,7 +72,7 @@ def load_run(store: RunStore) -> Run:
         divergences=divergences,
         decision=decision,
         styles=arm_styles(_arm_keys(spec, decision, index.trials, divergences["arm"])),
-        problems=[*problems, *index.problems],
+        problems=[*reading.problems, *index.problems],
     )
 
 
@@ -126,7 +119,7 @@ def _trees(store: RunStore, trials: list[TrialRecord], attempt: Callable[..., An
     found: dict[str, DraftTrees] = {}
     for trial in trials:
         what = f"trial {trial.digest[:12]}, trees.json"
-        trees = attempt(what, partial(store.trees, trial.digest), None) if trial.block == 0 else None
+        trees = attempt(what, partial(store.trials.trees, trial.digest), None) if trial.block == 0 else None
         if trees is not None:
             found.setdefault(trial.arm, trees)
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engines.base import EngineError
 from engines.messages import one_line
-from orchestrator.cards import DAMAGE
+from orchestrator.damage import DAMAGE
 from orchestrator.errors import InputError
 from orchestrator.promotion import replicas
 from orchestrator.promotion.errors import PromotionError

@@ -78,12 +78,28 @@ class Deployment:
     image: str | None = None
 
 
+class Place(Protocol):
+    """Where a server runs, as far as its own words are about files there."""
+
+    @property
+    def port(self) -> int:
+        """What the server listens on there."""
+
+    def read(self, path: str) -> bytes | None:
+        """A file as the server sees it; None where there is none."""
+
+    def digest(self, folder: str) -> str | None:
+        """`engines.digests.digest` of a folder there; None where there is none."""
+
+
 @dataclass(frozen=True)
 class Endpoint:
-    """A started server."""
+    """A started server. `headers` go with every request; `place` is None for one that this process started here."""
 
     base_url: str
     model: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    place: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -288,8 +304,8 @@ class Engine(Protocol):
 
 
 def check_identity(identity: Identity, arm: Arm, deployment: Deployment) -> None:
-    """Raise IdentityError where the server's own words differ from what was asked for. An option is compared with the
-    setting of its name, where there is one."""
+    """Raise IdentityError where the server's own words differ from what was asked for. The longest context (so that all
+    arms answer the same requests) and options are compared with the settings of their names, where there are any."""
     expected = {
         "engine": arm.engine,
         "method": arm.method,
@@ -302,7 +318,8 @@ def check_identity(identity: Identity, arm: Arm, deployment: Deployment) -> None
     pairs: list[tuple[str, object, object]]
     pairs = [(name, getattr(identity, name), value) for name, value in expected.items()]
     told = identity.settings
-    pairs += [(name, told[name], value) for name, value in arm.options.items() if name in told]
+    asked = {"max_context": deployment.max_context} | dict(arm.options)
+    pairs += [(name, told[name], value) for name, value in asked.items() if name in told]
     for name, actual, value in pairs:
         if actual != value:
             raise IdentityError(f"arm {arm.name!r}: the server says {name} = {actual!r}, the arm says {value!r}")

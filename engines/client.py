@@ -24,7 +24,7 @@ Json = Mapping[str, Any]
 async def healthy(endpoint: Endpoint) -> bool:
     """Whether /health answers 200. Whatever else happens, a refused connection included, is no."""
     try:
-        async with _session(_PROBE_S) as session, session.get(f"{endpoint.base_url}/health") as response:
+        async with _session(endpoint, _PROBE_S) as session, session.get(f"{endpoint.base_url}/health") as response:
             return response.status == 200
     except (aiohttp.ClientError, OSError, TimeoutError):
         return False
@@ -119,8 +119,8 @@ def parse_counters(data: Json) -> SpecCounters:
     )
 
 
-def _session(timeout_s: float) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout_s))
+def _session(endpoint: Endpoint, timeout_s: float) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout_s), headers=endpoint.headers)
 
 
 async def _call(verb: str, endpoint: Endpoint, path: str, body: Json | None, timeout_s: float) -> Json:
@@ -136,7 +136,7 @@ async def _call(verb: str, endpoint: Endpoint, path: str, body: Json | None, tim
 async def _text(verb: str, endpoint: Endpoint, path: str, body: Json | None, timeout_s: float) -> str:
     url = f"{endpoint.base_url}{path}"
     try:
-        async with _session(timeout_s) as session, session.request(verb, url, json=body) as response:
+        async with _session(endpoint, timeout_s) as session, session.request(verb, url, json=body) as response:
             text = await response.text()
             if response.status != 200:
                 raise EngineError(f"{verb} {url}: HTTP {response.status}: {error_message(text)}")

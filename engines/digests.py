@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 
 from engines.home import home
 
@@ -24,8 +24,13 @@ def digest(folder: Path) -> str:
 
     Left out: hidden files and folders, and the manifest, which is about the files and not one of them.
     """
-    lines = [f"{sha256}  {name}\n" for name, sha256 in sorted(file_digests(folder).items())]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    return digest_of(file_digests(folder))
+
+
+def digest_of(files: Mapping[str, str]) -> str:
+    """The digest of a folder whose files (relative name to sha256) are told by somebody else."""
+    counted = {name: sha256 for name, sha256 in files.items() if _counts(PurePosixPath(name))}
+    return hashlib.sha256("".join(f"{counted[name]}  {name}\n" for name in sorted(counted)).encode()).hexdigest()
 
 
 def file_digests(folder: Path) -> dict[str, str]:
@@ -50,11 +55,11 @@ def sha256_of(path: Path) -> str:
 def counted_files(folder: Path) -> dict[str, Path]:
     """Relative name to path of the files that a digest is made of."""
     names = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
-    return {
-        name.as_posix(): path
-        for name, path in names.items()
-        if name.as_posix() != MANIFEST and not any(part.startswith(".") for part in name.parts)
-    }
+    return {name.as_posix(): path for name, path in names.items() if _counts(name)}
+
+
+def _counts(name: PurePath) -> bool:
+    return name.as_posix() != MANIFEST and not any(part.startswith(".") for part in name.parts)
 
 
 def _memory(folder: Path) -> Path:

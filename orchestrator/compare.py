@@ -107,13 +107,13 @@ def compare_runs(before: RunStore, after: RunStore, margin: float) -> RunCompari
 
 def _described(store: RunStore) -> dict[str, Any]:
     """The run's environment, with the slots' own word for the hardware, and what the servers said they were."""
-    trials = [trial for trial in store.trials() if trial.state is TrialState.VALID]
+    trials = [trial for trial in store.trials.records() if trial.state is TrialState.VALID]
     slot = dict(trials[0].hardware) if trials else {}
     return store.environment() | slot | {"served": {trial.arm: trial.identity for trial in trials}}
 
 
 def _requests(store: RunStore) -> pd.DataFrame:
-    requests = store.requests()
+    requests = store.trials.requests()
     if requests.empty:
         raise InputError(f"{store.folder}: no valid trial to compare")
     return requests

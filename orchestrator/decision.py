@@ -32,7 +32,7 @@ def decide(
     looks: Sequence[Look] = (),
 ) -> Decision:
     """The decision of a whole sweep, of the blocks that were due after `looks`. `requests` are the valid trials'
-    (RunStore.requests).
+    (Trials.requests).
 
     Where greedy texts can be compared, every speculative arm needs a passed gate to be ranked; elsewhere the decision
     says that equivalence was not checked.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from engines import containers, envs
-from engines.base import Deployment, EngineError, Method
+from engines.base import Deployment, EngineError
 from engines.registry import get_engine
 from orchestrator.errors import InputError
 from orchestrator.models import ResolvedModel
@@ -89,16 +89,15 @@ def _deployment(
 
 
 def _check_arms(spec: SweepSpec, profile: ProfileSpec, deployments: Mapping[str, Deployment]) -> None:
-    for arm in spec.expanded_arms():
-        engine = get_engine(arm.engine or profile.engine)
-        deployment = deployments[engine.name]
-        if arm.method in (Method.DFLASH, Method.DDTREE, Method.EAGLE3) and deployment.drafter is None:
-            raise InputError(f"arm {arm.label()!r} needs a drafter: set `models.drafter` in the profile")
+    for arm in (item.resolved(profile.engine) for item in spec.expanded_arms()):
+        engine, deployment = get_engine(arm.engine), deployments[arm.engine]
+        if arm.needs_drafter and deployment.drafter is None:
+            raise InputError(f"arm {arm.name!r} needs a drafter: set `models.drafter` in the profile")
         if arm.method not in engine.methods:
             allowed = ", ".join(sorted(engine.methods))
-            raise InputError(f"arm {arm.label()!r}: engine {engine.name} has no {arm.method}; it has {allowed}")
+            raise InputError(f"arm {arm.name!r}: engine {engine.name} has no {arm.method}; it has {allowed}")
         try:
-            engine.validate(arm.resolved(profile.engine), deployment)
-            refuse_synthetic(arm.resolved(profile.engine), deployment, {}, {})
+            engine.validate(arm, deployment)
+            refuse_synthetic(arm, deployment, {}, {})
         except EngineError as error:
-            raise InputError(f"arm {arm.label()!r}: {error}") from error
+            raise InputError(f"arm {arm.name!r}: {error}") from error

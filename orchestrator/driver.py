@@ -26,7 +26,8 @@ from orchestrator.pool import SlotHandle, SlotLostError, open_slots
 from orchestrator.progress import Progress
 from orchestrator.records import JournalEntry, TrialState
 from orchestrator.rounds import count, due, remaining
-from orchestrator.store import RunStore, now, writing
+from orchestrator.store import RunStore, writing
+from orchestrator.times import now
 from orchestrator.validity import Limits
 
 ATTEMPTS = 2
@@ -170,7 +171,7 @@ class _Sweep:
     def _store_trial(self, slot: SlotHandle, trial: Trial, measurement: Measurement, seconds: float) -> None:
         record = measurement.record
         with writing(self._store.folder):
-            self._store.write_trial(
+            self._store.trials.write(
                 record,
                 measurement.requests,
                 measurement.telemetry,

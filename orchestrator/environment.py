@@ -12,7 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from engines import packages
+from engines.base import Deployment, EngineError
+from engines.probing import ask
 from orchestrator import hardware
+from orchestrator.errors import InputError
 from orchestrator.plan import PLACES, PROTOCOL, Plan
 
 PACKAGES = ("orchestrate", "ddtree-kernels", "torch", "triton", "ray", "numpy", "pandas", "aiohttp")
@@ -43,7 +47,9 @@ def inputs(plan: Plan) -> dict[str, Any]:
         },
         "workload": spec.workload.model_dump(mode="json", exclude={"prompts"}),
         "seeds": {"blocks": spec.blocks.seed, "selection": spec.selection.seed, "sampling": spec.workload.seed},
-        "engines": {name: _engine(asdict(deployment)) for name, deployment in plan.deployments.items()},
+        "engines": {
+            name: _engine(asdict(deployment)) | _packages(deployment) for name, deployment in plan.deployments.items()
+        },
         "chat_template": {
             name: chat_template_digest(Path(deployment.target)) for name, deployment in plan.deployments.items()
         },
@@ -68,12 +74,21 @@ def chat_template_digest(folder: Path) -> str | None:
 
 
 def packages_digest() -> str:
-    """sha256 over name, version and file list (with the files' own hashes) of everything installed here."""
-    found = sorted(
-        f"{item.name}=={item.version} {_sha(item.read_text('RECORD') or '')}"
-        for item in importlib.metadata.distributions()
-    )
-    return _sha("\n".join(found))
+    """sha256 over name, version and files of everything installed here."""
+    return _sha(json.dumps(packages.installed()))
+
+
+def _packages(deployment: Deployment) -> dict[str, Any]:
+    """Of the interpreter that serves: version and digest of each distribution, and one digest of all. Nothing of an
+    image, whose own digest covers them. InputError where it cannot say."""
+    if deployment.image:
+        return {}
+    try:
+        told = ask(deployment.interpreter, packages.__file__, "a listing of its packages", "mend its installation")
+        found = {name: " ".join(parts) for name, parts in json.loads(told)["packages"].items()}
+    except (EngineError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"packages of {deployment.interpreter}: {error}") from error
+    return {"packages_digest": _sha(json.dumps(found)), "packages": found}
 
 
 def _sha(text: str) -> str:

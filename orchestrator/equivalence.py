@@ -69,7 +69,7 @@ class _Text:
 
 
 def compare_texts(requests: pd.DataFrame, arms: Sequence[Arm], baseline: str) -> list[Agreement]:
-    """One agreement for each speculative arm, from the valid trials' greedy requests (RunStore.requests)."""
+    """One agreement for each speculative arm, from the valid trials' greedy requests (Trials.requests)."""
     texts = _texts(requests)
     return [_agreement(texts, arm.name, _reference(arm, arms, baseline)) for arm in arms if arm.speculative]
 

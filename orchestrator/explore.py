@@ -16,8 +16,8 @@ from orchestrator.errors import InputError
 from orchestrator.metrics import measure, tokens_within
 from orchestrator.plan import Trial, Unit, make_trial
 from orchestrator.prompts import Prompt
-from orchestrator.records import TrialState
-from orchestrator.search import Place, Probe, Searcher, front
+from orchestrator.records import Place, Probe, TrialState
+from orchestrator.search import Searcher, front
 from orchestrator.spec import ProfileSpec, SweepSpec
 from orchestrator.store import RunStore, writing
 from orchestrator.validity import Limits
@@ -99,13 +99,13 @@ class Explorer:
 
     def _probe(self, digest: str, place: Place) -> Probe:
         """From what is stored of the trial."""
-        record = self._store.trial(digest)
+        record = self._store.trials.record(digest)
         if record is None or record.state is not TrialState.VALID:
             reason = record.reason if record else "its slot was lost"
             return Probe(
                 budget=place.budget, concurrency=place.concurrency, tok_s_user=None, tok_s_all=None, reason=reason
             )
-        measured = measure(self._store.trial_requests(digest))
+        measured = measure(self._store.trials.requests_of(digest))
         seconds = record.window[1] - record.window[0]
         tpot = float(measured["tpot"].mean())
         return Probe(

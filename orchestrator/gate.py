@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
@@ -26,7 +25,7 @@ from orchestrator.equivalence import (
 from orchestrator.plan import Plan, Trial
 from orchestrator.pool import SlotHandle, open_slots
 from orchestrator.records import Divergence, GateResult, TrialState
-from orchestrator.store import RunStore, writing
+from orchestrator.store import RunStore
 from orchestrator.validity import Limits
 
 _ANY_LOAD = Limits(*[float("inf")] * len(fields(Limits)))
@@ -43,7 +42,7 @@ def run_gate(
     """
     if not plan.spec.equivalence.enabled or plan.spec.workload.temperature > 0:
         return [], []
-    requests = store.requests()
+    requests = store.trials.requests()
     agreements = compare_texts(requests, plan.arms, plan.spec.selection.baseline)
     evidence = _Evidence({}, {}, {})
     if any(agreement.candidates for agreement in agreements):
@@ -55,12 +54,11 @@ def run_gate(
         if reason and agreement.candidates:
             results.append(unjudged(agreement, reason))
             continue
-        epsilon = evidence.epsilon.get(arm_named(plan, agreement.arm).engine, 0.0)
+        epsilon = evidence.epsilon.get(plan.arm(agreement.arm).engine, 0.0)
         judged, parted = judge([agreement], evidence.rankings, epsilon)
         results += judged
         divergences += parted
-    with writing(store.folder):
-        _write(store.folder / "equivalence.parquet", divergences)
+    store.write_divergences(divergences)
     for result in results:
         console.print(Text(_line(result)), soft_wrap=True)
     return results, divergences
@@ -96,7 +94,7 @@ class _Gate:
         unasked: dict[str, str] = {}
         async with open_slots(choice, 1, _ANY_LOAD, self._say) as slots:
             for name, candidates in found.items():
-                reference = arm_named(self._plan, name)
+                reference = self._plan.arm(name)
                 try:
                     rankings |= await self._rankings(slots[0], reference, candidates)
                     epsilon[reference.engine] = await self._epsilon(slots[0], reference)
@@ -147,19 +145,8 @@ def calibration_trial(plan: Plan, arm: Arm) -> Trial | None:
     return replace(first, concurrency=others[0], digest=f"calibration-{first.digest}")
 
 
-def arm_named(plan: Plan, name: str) -> Arm:
-    return next(arm for arm in plan.arms if arm.name == name)
-
-
 def _line(result: GateResult) -> str:
     if result.passed:
         ties = f", {result.near_ties} part at a near-tie" if result.near_ties else ""
         return f"gate {result.arm}: passed, {result.exact} of {result.prompts} texts are plain decoding's{ties}"
     return f"gate {result.arm}: FAILED, {result.reason}"
-
-
-def _write(path: Path, divergences: Sequence[Divergence]) -> None:
-    frame = pd.DataFrame([item.model_dump() for item in divergences], columns=list(Divergence.model_fields))
-    partial = path.with_name(f".{path.name}.partial")
-    frame.to_parquet(partial, index=False)
-    partial.replace(path)

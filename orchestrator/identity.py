@@ -20,8 +20,17 @@ REFUSED = (
 """Another question: other hardware, prompts, workload or target. What else differs is told, and may be what is asked
 about: a drafter, a driver, an engine's version, our commit."""
 
-_UNSAID = (r"host", r"gpus\.\d+\.(uuid|index)", r"uncommitted_changes", r"inputs\.seeds\..*", r"inputs\.prompts\.seed")
-"""Differs between any two machines or draws and says nothing of the speed."""
+_UNSAID = (
+    r"host",
+    r"gpus\.\d+\.(uuid|index)",
+    r"uncommitted_changes",
+    r"inputs\.seeds\..*",
+    r"inputs\.prompts\.seed",
+    r"inputs\.engines\.[^.]+\.packages_digest",
+)
+"""Differs between any two machines or draws and says nothing of the speed, or is told piece by piece."""
+
+_NAMED = 5
 
 
 class Difference(Record):
@@ -42,6 +51,14 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Dif
         if old.get(name) != new.get(name) and not _matches(name, _UNSAID)
     ]
     return sorted(found, key=lambda item: not item.refused)
+
+
+def other_packages(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The packages of engines' interpreters that differ, in one line; empty for none."""
+    names = [item.what.removeprefix("inputs.engines.") for item in differences(before, after)]
+    parted = [name.replace(".packages.", ": ", 1) for name in names if ".packages." in name]
+    more = f" and {len(parted) - _NAMED} more" if len(parted) > _NAMED else ""
+    return ", ".join(parted[:_NAMED]) + more
 
 
 def _refuses(name: str, old: Mapping[str, str], new: Mapping[str, str]) -> bool:

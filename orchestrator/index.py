@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from orchestrator.cards import DAMAGE, complaint
+from orchestrator.damage import DAMAGE, Reading
 from orchestrator.metrics import measure, window_of
 from orchestrator.records import REQUEST_COLUMNS, TrialRecord, TrialState
 from orchestrator.store import RunStore
@@ -45,7 +45,7 @@ _LIMIT_POINTS = 80
 class Index:
     """What a run's figures need of its trials.
 
-    `requests` as RunStore.requests, without any lists and with the texts of divergent prompts only.
+    `requests` as Trials.requests, without any lists and with the texts of divergent prompts only.
     `telemetry`: trial and the columns of telemetry.parquet, thinned to the worst sample of each stretch.
     `goodput`: arm, concurrency, limit (ttft, tpot, e2e), ms, rps: requests a second that finished in the steady windows
     within that one limit. `depths`: arm, concurrency, task, depth, share: of verify steps that accept at least `depth`
@@ -84,17 +84,17 @@ def stamp_of(store: RunStore) -> str:
 
 def build_index(store: RunStore) -> Index:
     """An index of the run as it is now. A trial that cannot be read is left out and named."""
-    problems: list[str] = []
+    reading = Reading()
     trials, requests, telemetry = [], [], []
-    for record in _records(store, problems):
+    for record in _records(store, reading):
         trials.append(record)
-        folder = store.trials_folder / record.digest
+        folder = store.trials.folder / record.digest
         keys: dict[str, Any] = {name: getattr(record, "digest" if name == "trial" else name) for name in KEYS}
-        with _noting(problems, f"trial {record.digest[:12]}, requests.parquet"):
+        with reading.noting(f"trial {record.digest[:12]}, requests.parquet"):
             if record.state is TrialState.VALID:
                 frame = pd.read_parquet(folder / "requests.parquet", columns=_READ)
                 requests.append(frame.assign(**keys)[[*KEYS, *frame.columns]])
-        with _noting(problems, f"trial {record.digest[:12]}, telemetry.parquet"):
+        with reading.noting(f"trial {record.digest[:12]}, telemetry.parquet"):
             telemetry.append(pd.read_parquet(folder / "telemetry.parquet").assign(trial=record.digest))
     everything = pd.concat(requests, ignore_index=True) if requests else pd.DataFrame()
     return Index(
@@ -103,7 +103,7 @@ def build_index(store: RunStore) -> Index:
         telemetry=_thin(telemetry),
         goodput=goodput_curves(everything, trials),
         depths=depth_shares(everything),
-        problems=problems,
+        problems=reading.problems,
     )
 
 
@@ -161,26 +161,17 @@ def depth_shares(requests: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-@contextlib.contextmanager
-def _noting(problems: list[str], what: str) -> Iterator[None]:
-    """Go on after a damaged file, and name it."""
-    try:
-        yield
-    except DAMAGE as error:
-        problems.append(complaint(what, error))
-
-
-def _records(store: RunStore, problems: list[str]) -> list[TrialRecord]:
+def _records(store: RunStore, reading: Reading) -> list[TrialRecord]:
     """Trials that lie where they say they do, inside the run's folder."""
     records = []
-    for path in sorted(store.trials_folder.glob("[!.]*/trial.json")):
+    for path in sorted(store.trials.folder.glob("[!.]*/trial.json")):
         what = f"trial {path.parent.name[:12]}, trial.json"
-        with _noting(problems, what):
+        with reading.noting(what):
             record = TrialRecord.model_validate_json(path.read_bytes())
             if record.digest == path.parent.name and not path.parent.is_symlink():
                 records.append(record)
             else:
-                problems.append(f"{what}: its record belongs to another folder")
+                reading.problems.append(f"{what}: its record belongs to another folder")
     return records
 
 

@@ -15,14 +15,15 @@ from orchestrator.plan import Plan, Unit
 from orchestrator.records import Look, TrialRecord
 from orchestrator.rounds import due, given_up, horizon, open_points, remaining
 from orchestrator.stopping import look
-from orchestrator.store import RunStore, now, writing
+from orchestrator.store import RunStore, writing
+from orchestrator.times import now
 
 
 def next_round(plan: Plan, store: RunStore, failed: Mapping[str, str], say: Callable[[str], None]) -> list[Unit]:
     """Take a look at every open point, write it down, and return the units that it adds."""
     looks = store.looks()
     before = {trial.digest for unit in due(plan, looks) for trial in unit.trials}
-    trials, requests = store.trials(), store.requests()
+    trials, requests = store.trials.records(), store.trials.requests()
     for concurrency in open_points(plan, looks):
         taken = take_look(plan, concurrency, looks, trials, requests, failed)
         if isinstance(taken, str):

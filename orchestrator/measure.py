@@ -16,11 +16,12 @@ from orchestrator.metrics import open_window, steady_window
 from orchestrator.plan import Trial
 from orchestrator.process import EngineProcess
 from orchestrator.records import DraftTrees, LoadRecord, TrialRecord, TrialState, request_frame
-from orchestrator.store import now
+from orchestrator.stage_identity import disagreement
 from orchestrator.synthetic import refuse_synthetic
 from orchestrator.telemetry import Sampler
+from orchestrator.times import now
 from orchestrator.trees import record_trees
-from orchestrator.validity import Limits, check, completed, stages_explain
+from orchestrator.validity import Limits, check, completed
 from orchestrator.warmup import Warmup, warm_up
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _doubt(trial: Trial, identity: Identity, run: _Run, limits: Limits) -> str:
     return (
         check(answers, trial.concurrency, run.counters, run.sampler.load(), limits)
         or gpu_disturbance(run.sampler.rows, limits.clock_spread)
-        or (stages_explain(answers, run.stages, limits) if run.stages and alone else "")
+        or (disagreement(answers, run.stages, limits.identity_error) if run.stages and alone else "")
     )
 
 

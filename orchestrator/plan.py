@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -12,6 +11,7 @@ from itertools import islice
 from engines.base import Arm, Deployment
 from orchestrator.errors import InputError
 from orchestrator.load.arrivals import Arrival, assign, trace_rows
+from orchestrator.orders import order
 from orchestrator.prompts import Prompt, PromptSet
 from orchestrator.prompts import blocks as deal
 from orchestrator.spec import SweepSpec, WarmupSpec, WorkloadSpec
@@ -64,9 +64,12 @@ class Plan:
     def trials(self) -> tuple[Trial, ...]:
         return tuple(trial for unit in self.units for trial in unit.trials)
 
+    def arm(self, name: str) -> Arm:
+        return next(arm for arm in self.arms if arm.name == name)
+
 
 def make_plan(spec: SweepSpec, profile: str, deployments: Mapping[str, Deployment], prompt_set: PromptSet) -> Plan:
-    """Cross arms, workload points and blocks; draw the order of arms in each block from the recorded seed.
+    """Cross arms, workload points and blocks; the order of arms in each block follows from the recorded seed.
 
     Prompts that a search has seen are in no block. InputError where blocks would be too small for their concurrency.
     """
@@ -78,20 +81,25 @@ def make_plan(spec: SweepSpec, profile: str, deployments: Mapping[str, Deploymen
     dealt = deal(prompt_set, spec.blocks.max, spec.blocks.seed)
     _check_sizes(spec, min(len(own) for own in dealt))
     traced = iter(trace_rows(spec.workload.arrivals, len(prompt_set.prompts)))
-    draw = random.Random(f"order/{spec.blocks.seed}")
-    units = []
+    points = spec.workload.concurrency
+    units: list[Unit] = []
     for block, own in enumerate(dealt):
         prompts, arrivals = assign(own, spec.workload, block, list(islice(traced, len(own))))
-        for concurrency in spec.workload.concurrency:
-            order = list(arms)
-            draw.shuffle(order)
+        for concurrency in points:
             trials = tuple(
                 make_trial(spec, arm, deployments[arm.engine], accelerator, concurrency, block, prompts, arrivals)
-                for arm in order
+                for arm in arms
             )
-            units.append(Unit(block, concurrency, trials))
+            units.append(in_order(Unit(block, concurrency, trials), spec, len(units)))
     digest = _sha({"question": spec.question, "trials": [t.digest for u in units for t in u.trials]})
     return Plan(profile, spec, arms, deployments, prompt_set, tuple(units), digest)
+
+
+def in_order(unit: Unit, spec: SweepSpec, number: int) -> Unit:
+    """The unit, the `number`th of its plan, with its trials in the order that its arms are due."""
+    trials = {trial.arm.name: trial for trial in unit.trials}
+    drawn = order(sorted(trials), spec.blocks.seed, number, len(spec.workload.concurrency))
+    return replace(unit, trials=tuple(trials[name] for name in drawn))
 
 
 def _check_sizes(spec: SweepSpec, smallest: int) -> None:

@@ -15,7 +15,7 @@ from orchestrator.leash import GRACE_S
 from orchestrator.measure import Measurement, failed
 from orchestrator.plan import Trial
 from orchestrator.slots import Activity, Slot, slot_options
-from orchestrator.store import now
+from orchestrator.times import now
 from orchestrator.validity import Limits
 
 _CLOSE_S = GRACE_S + 5

@@ -15,6 +15,7 @@ from orchestrator.measure import Measurement
 from orchestrator.metrics import tokens_within
 from orchestrator.plan import Trial
 from orchestrator.records import TrialState
+from orchestrator.times import clock
 
 
 @dataclass
@@ -115,11 +116,3 @@ def summary(measurement: Measurement) -> str:
         return f"{head} {record.state.value}: {record.reason}"
     rate = tokens_within(measurement.requests, record.window) / (record.window[1] - record.window[0])
     return f"{head} {rate:7.1f} tok/s  acceptance length {counters.acceptance_length:.2f}"
-
-
-def clock(seconds: float) -> str:
-    """A duration as m:ss or h:mm:ss."""
-    whole = max(0, round(seconds))
-    hours, minutes = divmod(whole // 60, 60)
-    tail = f"{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
-    return f"{hours}:{tail}" if hours else tail

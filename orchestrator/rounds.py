@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.plan import Plan, Unit
+from orchestrator.plan import Plan, Unit, in_order
 from orchestrator.records import Look
 from orchestrator.spec import BlockSpec, SweepSpec
 
@@ -25,16 +25,17 @@ def given_up(looks: Sequence[Look], concurrency: int) -> dict[str, tuple[int, st
 
 
 def due(plan: Plan, looks: Sequence[Look]) -> list[Unit]:
-    """The units that the looks so far ask for, in the plan's order."""
+    """The units that the looks so far ask for, in the plan's order. Arms that are left share out the places anew."""
     points = plan.spec.workload.concurrency
     ends = {at: horizon(plan.spec.blocks, looks, at) for at in points}
     out = {at: given_up(looks, at) for at in points}
 
-    def wanted(unit: Unit) -> Unit:
+    def wanted(number: int, unit: Unit) -> Unit:
         gone = {arm for arm, (blocks, _) in out[unit.concurrency].items() if unit.block >= blocks}
-        return replace(unit, trials=tuple(trial for trial in unit.trials if trial.arm.name not in gone))
+        left = tuple(trial for trial in unit.trials if trial.arm.name not in gone)
+        return in_order(replace(unit, trials=left), plan.spec, number) if gone else unit
 
-    return [wanted(unit) for unit in plan.units if unit.block < ends[unit.concurrency]]
+    return [wanted(number, unit) for number, unit in enumerate(plan.units) if unit.block < ends[unit.concurrency]]
 
 
 def open_points(plan: Plan, looks: Sequence[Look]) -> list[int]:

@@ -7,10 +7,9 @@ Optuna, which is imported when it is used.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.records import Record
+from orchestrator.records import Place, Probe
 from orchestrator.spec import SweepSpec
 
 if TYPE_CHECKING:
@@ -18,26 +17,6 @@ if TYPE_CHECKING:
 
 _TRIES = 50
 """Proposals in a row that were measured before end a search: the ranges hold little else."""
-
-
-@dataclass(frozen=True)
-class Place:
-    budget: int
-    concurrency: int
-
-
-class Probe(Record):
-    """A line of probes.jsonl: what was found at one place. Speeds are None where nothing was, and `reason` says why."""
-
-    budget: int
-    concurrency: int
-    tok_s_user: float | None
-    tok_s_all: float | None
-    reason: str = ""
-
-    @property
-    def place(self) -> Place:
-        return Place(self.budget, self.concurrency)
 
 
 class Searcher:

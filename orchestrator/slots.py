@@ -20,7 +20,7 @@ from orchestrator.plan import Trial
 from orchestrator.records import TrialState
 from orchestrator.residents import Residents
 from orchestrator.spec import MatchSpec
-from orchestrator.store import now
+from orchestrator.times import now
 from orchestrator.validity import Limits
 
 ENGINE_FAILURES = (EngineError, OSError, TimeoutError)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.text import Text
 
-from orchestrator.cards import write_card
 from orchestrator.cluster import Choice
 from orchestrator.decision import decide, failed_gates
 from orchestrator.driver import add_blocks, run_sweep
 from orchestrator.environment import describe, inputs
 from orchestrator.gate import run_gate
+from orchestrator.identity import other_packages
 from orchestrator.index import open_index
 from orchestrator.metrics.outputs import make_outputs
 from orchestrator.plan import Plan
-from orchestrator.records import Decision
+from orchestrator.records import Decision, Probe
 from orchestrator.rounds import open_points
-from orchestrator.search import Probe
+from orchestrator.shelf import write_card
 from orchestrator.spec import dump_spec
 from orchestrator.store import RunStore
 
@@ -25,7 +26,11 @@ from orchestrator.store import RunStore
 def run(plan: Plan, store: RunStore, choice: Choice, console: Console, probes: Sequence[Probe] = ()) -> Decision:
     """Measure what the store does not hold yet, then decide from all of it. `probes`: of the search that found arms."""
     with store.lock():
-        store.create(dump_spec(plan.spec), describe() | {"inputs": inputs(plan)})
+        here = describe() | {"inputs": inputs(plan)}
+        store.create(dump_spec(plan.spec), here)
+        if changed := other_packages(store.environment(), here):
+            note = f"this run began with other packages ({changed}); --fresh measures all of it with these"
+            console.print(Text(note), soft_wrap=True)
         store.keep_probes(probes)
         run_sweep(plan, store, choice, console)
         if open_points(plan, store.looks()):
@@ -35,9 +40,9 @@ def run(plan: Plan, store: RunStore, choice: Choice, console: Console, probes: S
         gates, _ = run_gate(plan, store, choice, console)
         with console.status("deciding"):
             looks = store.looks()
-            trials, requests = store.trials(), store.requests()
+            trials, requests = store.trials.records(), store.trials.requests()
             decision = decide(plan, trials, requests, gates, looks)
-            store.write_outputs(make_outputs(plan, trials, requests, decision.summaries, store.telemetry))
+            store.write_outputs(make_outputs(plan, trials, requests, decision.summaries, store.trials.telemetry))
             store.write_decision(decision)
             # Last, because they are true only as long as nothing else changes.
             open_index(store)

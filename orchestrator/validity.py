@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from engines.base import SpecCounters, StageTimes
+from engines.base import SpecCounters
 from orchestrator.answer import Answer
 
 LEAST_LAG_S = 0.001
@@ -23,8 +23,8 @@ class Limits:
     `other_cpu`: cores that other processes used on average while less than `idle_cpu` cores had nothing to do, so that
     they took them from the engine. `client_lag_s`: 99th percentile of the time from a request's schedule to its
     bytes on the wire; `client_lag_share`: of it in the median answer's time, but no lag below LEAST_LAG_S counts as
-    late. `clock_spread`: of the GPU's SM clock, relative. `identity_error`: of TPOT against the stages' time over the
-    tokens a step, relative.
+    late. `clock_spread`: of the GPU's SM clock, relative. `identity_error`: of the answers' time against the
+    stages', relative.
     """
 
     other_cpu: float = 0.5
@@ -32,7 +32,7 @@ class Limits:
     client_lag_s: float = 0.005
     client_lag_share: float = 0.01
     clock_spread: float = 0.1
-    identity_error: float = 0.25
+    identity_error: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -78,23 +78,6 @@ def _nothing_cached(answers: Sequence[Answer]) -> str:
         return ""
     share = f"{sum(hits)} prompt tokens of {len(hits)} in {len(answers)} requests"
     return f"{share} came from the prefix cache; switch it off in the profile's arguments"
-
-
-def stages_explain(answers: Sequence[Answer], stages: StageTimes, limits: Limits) -> str:
-    """Of a load of one request at a time: TPOT is the time of a step over the tokens that it gives out.
-
-    Where the two part, the client, the counters or the stage clocks are wrong.
-    """
-    steps = [answer for answer in answers if answer.output_tokens > answer.first_chunk_tokens]
-    tokens = sum(answer.output_tokens - answer.first_chunk_tokens for answer in steps)
-    told = stages.draft + stages.build + stages.verify + stages.commit + stages.host
-    if not tokens or told <= 0:
-        return ""
-    measured = sum(answer.last - answer.first for answer in steps)
-    error = measured / told - 1
-    if abs(error) <= limits.identity_error:
-        return ""
-    return f"the server's stages took {told:.2f} s, its answers {measured:.2f} s: {100 * error:+.0f} %"
 
 
 def _counters_agree(answers: Sequence[Answer], counters: SpecCounters) -> str:

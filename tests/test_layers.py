@@ -26,17 +26,19 @@ def named(package: str, names: str) -> set[str]:
 
 RAY = named("orchestrator", "cluster driver pool slots")
 HTTP = {"engines.client", "engines.fake.server"}
-PLAIN = named("engines", "base child containers digests home messages probing progress")
+PLAIN = named("engines", "base child containers digests home messages packages probing progress")
 PURE = (
-    named(
-        "orchestrator", "answer decision disturbance equivalence errors identity judgement outputs plan records rounds"
-    )
-    | named("orchestrator", "search selection source spec statistics stopping synthetic validity verdict wiring")
+    named("orchestrator", "answer decision disturbance equivalence errors identity judgement orders outputs")
+    | named("orchestrator", "plan rounds search selection source statistics stopping synthetic times validity verdict")
+    | named("orchestrator", "stage_identity wiring")
     | named("orchestrator.load", "arrivals backlog events stream traces")
     | named("orchestrator.promotion", "canary host routes spec")
 )
+PURE_ROOMS = named("orchestrator", "metrics records spec")
 DOORS = {"orchestrator.prompts", "engines.base", "engines.messages"}
-DASHBOARDS = named("orchestrator", "cards errors index metrics outputs progress promotion records rounds spec store")
+DASHBOARDS = named(
+    "orchestrator", "cards damage errors index metrics outputs promotion records rounds shelf spec store times"
+)
 
 
 @dataclass(frozen=True)
@@ -236,12 +238,32 @@ def test_dashboards_read_records_and_measure_nothing() -> None:
     assert users - set(below("dashboards")) <= set(below("orchestrator.cli"))
 
 
-@pytest.mark.parametrize("module", sorted(PURE | set(below("orchestrator.metrics"))))
+@pytest.mark.parametrize("module", sorted(PURE | set(below(*PURE_ROOMS))))
 def test_what_computes_does_not_act(module: str) -> None:
     acts = [f"{module}:{each.line} {each.module}" for each in tree()[module] if top(each.module) in ACTING]
 
     assert not acts
-    refuse([module], PURE | DOORS | set(below("orchestrator.metrics")))
+    refuse([module], PURE | DOORS | set(below(*PURE_ROOMS)))
+
+
+@pytest.mark.parametrize(
+    ("room", "may"),
+    [
+        ("records", set()),
+        ("spec", {"engines.base", *named("orchestrator", "errors source")}),
+        ("store", {"engines.base", "engines.messages", *named("orchestrator", "errors outputs records")}),
+    ],
+)
+def test_what_many_build_on_stands_on_little_and_has_one_door(room: str, may: set[str]) -> None:
+    room = f"orchestrator.{room}"
+    inside = set(below(room))
+
+    refuse(sorted(inside), inside | may)
+    assert not [(m, each.line) for m in tree().keys() - inside for each in tree()[m] if each.module in inside - {room}]
+
+
+def test_promotion_starts_no_sweep() -> None:
+    assert not {m: reached(m) & RAY for m in below("orchestrator.promotion") if reached(m) & RAY}
 
 
 def test_the_load_process_starts_light() -> None:

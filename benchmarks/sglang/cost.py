@@ -1,8 +1,13 @@
-"""`python -m benchmarks.sglang.cost --shape qwen3-8b --out FILE`: what a step costs at real size, without weights.
+"""`python -m benchmarks.sglang.cost --shape qwen3-8b --work DIR --out FILE`: what a step costs at real size.
 
-SGLang fills a model of the given shape, and a DFlash drafter of five layers and block 16, with random numbers
-(--load-format dummy): the steps cost what they would, the tokens mean nothing. Servers of plain decoding, stock DFlash
-and trees of several widths run side by side and are timed in turn, by the client, over the steps that they report.
+Without weights: SGLang fills a model of the given shape, and a DFlash drafter of five layers and block 16, with random
+numbers (--load-format dummy): the steps cost what they would, the tokens mean nothing. Of the servers that stand beside
+each other (`--together` of them; several rounds of starting where memory holds no more):
+
+    ar, dflash, ddtree-N   timed in turn by the client, over the steps that they report; then traced by SGLang
+    ladder                 an automatic policy whose own start-up measurement is the curve: a step at every width
+
+FILE is written after every point. What is in it already is not measured again.
 """
 
 from __future__ import annotations
@@ -12,68 +17,61 @@ import json
 import random
 import statistics
 import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sglang.servers import Place, Server, arm, write
+from benchmarks.sglang.servers import Place, Server, arm, bring_up, write
+from benchmarks.sglang.shapes import BLOCK, SHAPES, folders
+from benchmarks.sglang.trace import table
+from engines.sglang import report
 
-QWEN3: dict[str, Any] = {
-    "num_attention_heads": 32,
-    "head_dim": 128,
-    "vocab_size": 151936,
-    "max_position_embeddings": 40960,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 1000000,
-    "hidden_act": "silu",
-    "tie_word_embeddings": False,
-    "attention_bias": False,
-    "torch_dtype": "bfloat16",
-}
-"""What the models of the family have in common."""
-SHAPES: dict[str, dict[str, Any]] = {
-    "qwen3-8b": QWEN3
-    | {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
-        "hidden_size": 4096,
-        "intermediate_size": 12288,
-        "num_hidden_layers": 36,
-        "num_key_value_heads": 8,
-    },
-    "qwen3-30b-a3b": QWEN3
-    | {
-        "architectures": ["Qwen3MoeForCausalLM"],
-        "model_type": "qwen3_moe",
-        "hidden_size": 2048,
-        "intermediate_size": 6144,
-        "moe_intermediate_size": 768,
-        "num_hidden_layers": 48,
-        "num_key_value_heads": 4,
-        "num_experts": 128,
-        "num_experts_per_tok": 8,
-        "norm_topk_prob": True,
-        "decoder_sparse_step": 1,
-        "mlp_only_layers": [],
-    },
-}
-BLOCK, DRAFT_LAYERS = 16, 5
 TOKENS = 96
+TRACED = 32
+"""Steps in a trace."""
+LADDER = "16,32,48,64,80,96,112,128,160,256"
+_PREFILL_S = 1.0
+
+Results = dict[str, Any]
 
 
 def main() -> None:
+    options = _options()
+    results: Results = json.loads(options.out.read_text()) if options.out.exists() else {}
+    results |= {"shape": options.shape, "block": BLOCK, "weights": "random (SGLang's dummy format)", "tp": options.tp}
+    for key in ("dead", "points", "traces", "ladder", "texts_equal"):
+        results.setdefault(key, {})
+    place = _place(options)
+    for names in _waves(options.servers, options.together):
+        servers = {name: _server(name, place, 29000 + 20 * options.servers.index(name)) for name in names}
+        try:
+            dead = bring_up(servers, 420, names[:1])
+            results["dead"] = {name: why for name, why in results["dead"].items() if name not in servers} | dead
+            up = {name: server for name, server in servers.items() if name not in dead}
+            _measure(up, options, results)
+        finally:
+            for server in servers.values():
+                server.stop()
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=SHAPES, required=True)
-    parser.add_argument("--work", type=Path, required=True, help="a folder for the configurations and logs")
+    parser.add_argument("--work", type=Path, required=True, help="a folder for configurations, logs and traces")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--budgets", type=int, nargs="+", default=[15, 63])
+    parser.add_argument("--servers", nargs="+", default=["dflash", "ddtree-63", "ar", "ladder"])
+    parser.add_argument("--together", type=int, default=4, help="servers that the GPU's memory holds")
+    parser.add_argument("--tp", type=int, default=1)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--contexts", type=int, nargs="+", default=[1024, 8192])
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    target, drafter = _folders(options.work, options.shape)
-    beside = TOKENS + 2 * (max(options.budgets) + 1) + 64  # KV slots for an answer and for SGLang's reserve after it
-    room = max(b * (c + beside) for b in options.batches for c in options.contexts if b * c <= 70_000)
-    place = Place(
+    parser.add_argument("--rounds", type=int, default=2)
+    return parser.parse_args()
+
+
+def _place(options: argparse.Namespace) -> Place:
+    target, drafter = folders(options.work, options.shape)
+    return Place(
         str(target),
         str(drafter),
         "bfloat16",
@@ -81,56 +79,64 @@ def main() -> None:
         max_batch=max(options.batches),
         max_context=max(options.contexts) + 1024,
         arguments=(
-            *("--load-format", "dummy", "--skip-tokenizer-init", "--mem-fraction-static", "0.95"),
-            *("--max-total-tokens", str(room), "--sleep-on-idle"),
+            *("--load-format", "dummy", "--skip-tokenizer-init", "--mem-fraction-static", "0.95", "--sleep-on-idle"),
+            *("--max-total-tokens", str(_room(options)), "--tp-size", str(options.tp)),
         ),
     )
-    servers = {"ar": Server(arm("ar"), place, 34000), "dflash": Server(arm("dflash"), place, 34020)}
-    for index, budget in enumerate(options.budgets):
-        servers[f"ddtree-{budget}"] = Server(arm(f"ddtree-{budget}", budget), place, 34040 + 20 * index)
-    results: dict[str, Any] = {"shape": options.shape, "block": BLOCK, "weights": "random (SGLang's dummy format)"}
-    try:
-        dead = {name: one.death() for name, one in servers.items() if not one.ready(420)}
-        results |= {"dead": dead, "points": []}
-        print("dead:", dead, flush=True)
-        for context in options.contexts:
-            for batch in options.batches:
-                if batch * (context + beside) <= room:
-                    point = _point({n: s for n, s in servers.items() if n not in dead}, batch, context, options.rounds)
-                    results["points"].append({"batch": batch, "context": context, "step_ms": point})
-                    print(batch, context, json.dumps(point), flush=True)
-                    write(options.out, results)
-    finally:
-        for server in servers.values():
-            server.stop()
 
 
-def _folders(work: Path, shape: str) -> tuple[Path, Path]:
-    target, drafter = work / shape, work / f"{shape}-dflash"
-    config = SHAPES[shape]
-    layers = config["num_hidden_layers"]
-    shared = {k: v for k, v in SHAPES["qwen3-8b"].items() if k not in ("architectures", "model_type")}
-    taps = [round(1 + i * (layers - 4) / (DRAFT_LAYERS - 1)) for i in range(DRAFT_LAYERS)]
-    draft = (
-        shared
-        | {k: config[k] for k in ("hidden_size", "num_attention_heads", "num_key_value_heads")}
-        | {
-            "architectures": ["DFlashDraftModel"],
-            "model_type": "qwen3",
-            "num_hidden_layers": DRAFT_LAYERS,
-            "block_size": BLOCK,
-            "num_target_layers": layers,
-            "dflash_config": {"mask_token_id": 151669, "target_layer_ids": taps},
-        }
-    )
-    for folder, words in ((target, config), (drafter, draft)):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(json.dumps(words, indent=1))
-    return target, drafter
+def _room(options: argparse.Namespace) -> int:
+    """KV slots for the largest point of at most 70,000 prompt tokens."""
+    batches, contexts = list[int](options.batches), list[int](options.contexts)
+    return max(batch * _slots(context) for batch in batches for context in contexts if batch * context <= 70_000)
 
 
-def _point(servers: dict[str, Server], batch: int, context: int, rounds: int) -> dict[str, Any]:
-    """Median step time of each server, the servers in a new order each round."""
+def _slots(context: int) -> int:
+    """Of one request: its prompt, its answer, and SGLang's reserve of two trees of 256."""
+    return context + TOKENS + 2 * 256 + 64
+
+
+def _server(name: str, place: Place, port: int) -> Server:
+    if name == "ladder":
+        return Server(arm(name, 255, policy="auto"), place, port, {"DDTREE_LADDER": LADDER})
+    budget = name.partition("-")[2]
+    return Server(arm(name, int(budget)) if budget else arm(name), place, port)
+
+
+def _waves(names: list[str], together: int) -> Iterator[list[str]]:
+    for start in range(0, len(names), together):
+        yield names[start : start + together]
+
+
+def _measure(up: Mapping[str, Server], options: argparse.Namespace, results: Results) -> None:
+    if "ladder" in up:
+        results["ladder"] = json.loads(report.path(up["ladder"].port).read_text())["cost_model"]
+        write(options.out, results)
+    timed = {name: server for name, server in up.items() if name != "ladder"}
+    for context in options.contexts:
+        for batch in options.batches:
+            if batch * _slots(context) <= _room(options):
+                _add_point(timed, batch, context, options, results)
+        for name, server in timed.items():
+            _add_trace(name, server, context, options, results)
+    if "ar" in timed:
+        results["texts_equal"] |= _texts(timed)
+        write(options.out, results)
+
+
+def _add_point(
+    timed: Mapping[str, Server], batch: int, context: int, options: argparse.Namespace, results: Results
+) -> None:
+    point = results["points"].setdefault(f"batch {batch} context {context}", {})
+    missing = {name: server for name, server in timed.items() if name not in point}
+    if missing:
+        point |= _point(missing, batch, context, options.rounds)
+        print(batch, context, {name: round(step["median"], 3) for name, step in point.items()}, flush=True)
+        write(options.out, results)
+
+
+def _point(servers: Mapping[str, Server], batch: int, context: int, rounds: int) -> dict[str, Any]:
+    """Median step time of each server in ms, the servers in a new order each round."""
     source = random.Random(batch * context)
     times: dict[str, list[float]] = {name: [] for name in servers}
     for number in range(rounds + 1):
@@ -145,7 +151,7 @@ def _step_ms(server: Server, batch: int, context: int, source: random.Random) ->
     """Two batches that differ in length alone: the difference of their times over that of their steps is without
     prefill and without the request's own overhead.
     """
-    prompts = [[source.randrange(1000, 100_000) for _ in range(context)] for _ in range(batch)]
+    prompts = [[source.randrange(1000, 30_000) for _ in range(context)] for _ in range(batch)]
     spans = []
     for tokens in (TOKENS // 3, TOKENS):
         began = time.perf_counter()
@@ -155,8 +161,56 @@ def _step_ms(server: Server, batch: int, context: int, source: random.Random) ->
     return 1000 * (long - short) / (many - few)
 
 
-def _steps(told: dict[str, Any]) -> int:
+def _steps(told: Mapping[str, Any]) -> int:
     return int(told.get("spec_verify_ct") or told["completion_tokens"] - 1)
+
+
+def _add_trace(name: str, server: Server, context: int, options: argparse.Namespace, results: Results) -> None:
+    """Of one request's steps. A trace that does not come costs nothing but itself."""
+    key = f"{name} context {context}"
+    if "step_us" not in results["traces"].get(key, {}):
+        try:
+            results["traces"][key] = _traced(server, context, options.work / f"trace-{name}-{context}")
+        except Exception as error:
+            results["traces"][key] = {"failed": repr(error)}
+        brief = {k: v for k, v in results["traces"][key].items() if k != "kernels"}
+        print("trace", key, json.dumps(brief), flush=True)
+        write(options.out, results)
+
+
+def _traced(server: Server, context: int, folder: Path) -> dict[str, Any]:
+    """Started once the prompt is over, while the answer is still long."""
+    prompt = [random.Random(context).randrange(1000, 30_000) for _ in range(context)]
+    wanted = {"output_dir": str(folder), "num_steps": TRACED, "activities": ["CPU", "GPU"]}
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(server.generate, prompt, 8 * TRACED, ignore_eos=True)
+        time.sleep(_PREFILL_S)
+        server.post("/start_profile", wanted | {"with_stack": False, "record_shapes": False}, reads=False)
+        answer.result()
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        for path in folder.glob("*.trace.json.gz"):
+            try:
+                return table(path)
+            except (EOFError, OSError, json.JSONDecodeError):
+                pass  # still being written
+        time.sleep(1)
+    raise TimeoutError(f"no whole trace in {folder}")
+
+
+def _texts(timed: Mapping[str, Server]) -> dict[str, str]:
+    """How many short answers of each server are those of plain decoding; random weights decide as well as others."""
+    source = random.Random(1)
+    prompts = [[source.randrange(1000, 30_000) for _ in range(40)] for _ in range(24)]
+    said = {
+        name: [answer["output_ids"] for answer in server.generate_all(prompts, 32, 8, ignore_eos=True)]
+        for name, server in timed.items()
+    }
+    plain = said.pop("ar")
+    return {
+        name: f"{sum(a == b for a, b in zip(plain, texts, strict=True))} of {len(prompts)}"
+        for name, texts in said.items()
+    }
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,14 +80,23 @@ class Server:
                 start_new_session=True,
             )
 
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def healthy(self) -> bool:
+        """Whether it takes requests."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=2):
+                return True
+        except OSError:
+            return False
+
     def ready(self, within_s: float) -> bool:
         """Wait until it takes requests; False once it is dead or late."""
-        while time.monotonic() - self.began < within_s and self._process.poll() is None:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=2):
-                    return True
-            except OSError:
-                time.sleep(0.5)
+        while time.monotonic() - self.began < within_s and self.alive():
+            if self.healthy():
+                return True
+            time.sleep(0.5)
         return False
 
     def death(self) -> str:
@@ -98,12 +107,13 @@ class Server:
     def text(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
-    def post(self, path: str, body: object) -> Any:
+    def post(self, path: str, body: object, reads: bool = True) -> Any:
+        """The answer's JSON, or None where it is not to be read."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=_REQUEST_S) as answer:
-            return json.load(answer)
+            return json.load(answer) if reads else None
 
     def generate(self, prompt: Sequence[int], tokens: int, **sampling: Any) -> dict[str, Any]:
         """SGLang's own answer: `output_ids` and `meta_info`."""
@@ -121,6 +131,27 @@ class Server:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+
+def bring_up(servers: Mapping[str, Server], within_s: float, needed: Collection[str] = ()) -> dict[str, str]:
+    """Wait until each takes requests or is dead. Why each dead one died; SystemExit as soon as one of `needed` is:
+    nothing can be shown without it.
+    """
+    dead: dict[str, str] = {}
+    waiting = dict(servers)
+    while waiting:
+        for name, server in list(waiting.items()):
+            if server.healthy():
+                print(f"{name} up after {time.monotonic() - server.began:.0f} s", flush=True)
+                del waiting[name]
+            elif not server.alive() or time.monotonic() - server.began > within_s:
+                dead[name] = server.death() if not server.alive() else f"not ready after {within_s:.0f} s"
+                print(f"{name} DEAD: {dead[name]}", flush=True)
+                del waiting[name]
+                if name in needed:
+                    raise SystemExit(f"{name} is needed and died; the end of its log:\n{server.text[-4000:]}")
+        time.sleep(0.5)
+    return dead
 
 
 def acceptance_length(answers: Iterable[Mapping[str, Any]]) -> float:

@@ -7,8 +7,9 @@ from collections import OrderedDict
 from pathlib import Path
 
 from dashboards.run import Run, load_run
-from orchestrator.cards import Card, Shelf, is_running
+from orchestrator.cards import Card
 from orchestrator.index import stamp_of
+from orchestrator.shelf import Shelf, is_running
 from orchestrator.store import RunStore
 
 _KEPT = 8

@@ -14,8 +14,8 @@ from dashboards.app.choices import select
 from dashboards.app.parts import attributes, badge, heads, row, scroll, word
 from dashboards.text import NONE, bounds, count, ratio
 from orchestrator.cards import Card, Progress
-from orchestrator.progress import clock
 from orchestrator.records import Verdict
+from orchestrator.times import clock
 
 FIRST = 60
 """Runs that a list begins with: a browser takes a second for some hundreds of rows."""

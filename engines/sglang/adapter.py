@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from engines import client
 from engines.base import Arm, Call, Deployment, Dialect, Endpoint, Identity, Ranking, SpecCounters
-from engines.sglang import command, deaths, identity, metrics, requests, software, speculation
+from engines.sglang import command, deaths, identity, metrics, report, requests, software, speculation
 
 _RANKING_S = 120.0
 _FLUSH_S = 10
@@ -36,7 +36,7 @@ class SglangEngine:
         return command.command(arm, deployment, port)
 
     def serve(self, arm: Arm, deployment: Deployment, host: str, port: int) -> list[str]:
-        return command.command(arm, deployment, port, host)
+        return command.command(arm, deployment, port, host, report.served_path(deployment.target, port))
 
     def env(self, arm: Arm, deployment: Deployment) -> Mapping[str, str]:
         return command.environment(arm, deployment)
@@ -55,7 +55,8 @@ class SglangEngine:
 
     async def identify(self, endpoint: Endpoint) -> Identity:
         info = await client.get_json(endpoint, "/server_info")
-        return await asyncio.to_thread(identity.identity, info, urlsplit(endpoint.base_url).port or 0)
+        port = urlsplit(endpoint.base_url).port or 0
+        return await asyncio.to_thread(identity.identity, info, port, endpoint.place)
 
     async def counters(self, endpoint: Endpoint) -> SpecCounters:
         info = await client.get_json(endpoint, "/server_info")

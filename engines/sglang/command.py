@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from engines.base import Arm, Deployment, EngineError, Method
 from engines.sglang import report, speculation
@@ -14,8 +15,11 @@ _ELSEWHERE = ("--config", "--prefill-attention-backend", "--decode-attention-bac
 """Flags by which a profile could undo what an arm says without naming the arm's own flags."""
 
 
-def command(arm: Arm, deployment: Deployment, port: int, host: str = "127.0.0.1") -> list[str]:
-    """The argument list. The method is part of it: each arm has a process of its own.
+def command(
+    arm: Arm, deployment: Deployment, port: int, host: str = "127.0.0.1", told: Path | None = None
+) -> list[str]:
+    """The argument list. The method is part of it: each arm has a process of its own. `told`: where our plugin leaves
+    its report, by default where a sweep looks for it.
 
     EngineError for a deployment that cannot run the arm, or whose arguments say what the arm says.
     """
@@ -29,7 +33,7 @@ def command(arm: Arm, deployment: Deployment, port: int, host: str = "127.0.0.1"
             "(ddtree-kernels) into its environment"
         )
     _check_arguments(own, deployment.arguments)
-    prefix = ["env", f"{report.VARIABLE}={report.path(port)}"] if arm.method is Method.DDTREE else []
+    prefix = ["env", f"{report.VARIABLE}={told or report.path(port)}"] if arm.method is Method.DDTREE else []
     return [*prefix, deployment.interpreter, "-m", "sglang.launch_server", *own, *deployment.arguments]
 
 

@@ -1,17 +1,16 @@
 """Who an SGLang server says it is: its resolved arguments, from /server_info, and our plugin's report.
 
-SGLang knows no digests, so those are taken here, of the folders that the server says it loaded. What cannot be asked
-for over HTTP is in the settings as `not_proved`.
+SGLang knows no digests, so those are taken, where it runs, of the folders that the server says it loaded. What cannot
+be asked for over HTTP is in the settings as `not_proved`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from engines.base import EngineError, Identity, IdentityError, Method
-from engines.digests import digest
+from engines import places
+from engines.base import EngineError, Identity, IdentityError, Method, Place
 from engines.sglang import report
 from engines.sglang.report import Report
 
@@ -23,11 +22,12 @@ Json = Mapping[str, Any]
 Settings = dict[str, str | int | float | bool | None]
 
 
-def identity(info: Json, port: int) -> Identity:
-    """Of the server on that port. EngineError when its words do not hold what an identity needs."""
+def identity(info: Json, port: int, place: Place | None = None) -> Identity:
+    """Of the server on that port of this machine, or at that place. EngineError when its words do not hold what an
+    identity needs."""
     try:
         method = _method(info)
-        found = report.read(port) if method is Method.DDTREE else None
+        found = _report(info, port, place) if method is Method.DDTREE else None
         if found is not None:
             _check_width(info, found)
         return Identity(
@@ -40,8 +40,8 @@ def identity(info: Json, port: int) -> Identity:
             dtype=str(info["dtype"]),
             device=str(info["device"]),
             attention_backend=str(info["attention_backend"]),
-            target_digest=_folder_digest(info["model_path"], info["load_format"]),
-            drafter_digest=_drafter_digest(info),
+            target_digest=_folder_digest(info["model_path"], info["load_format"], place),
+            drafter_digest=_drafter_digest(info, place),
             settings=_settings(info) | (_plugin_settings(found) if found else {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -73,20 +73,21 @@ def _check_width(info: Json, found: Report) -> None:
         raise IdentityError(f"SGLang verifies {width} tokens a step, the ddtree plugin says {expected}")
 
 
-def _drafter_digest(info: Json) -> str | None:
+def _report(info: Json, port: int, place: Place | None) -> Report:
+    return report.read(port) if place is None else report.served(place, info["model_path"])
+
+
+def _drafter_digest(info: Json, place: Place | None) -> str | None:
     if not speculative(info):
         return None
     own = info["speculative_draft_load_format"]
-    return _folder_digest(info["speculative_draft_model_path"], own or info["load_format"])
+    return _folder_digest(info["speculative_draft_model_path"], own or info["load_format"], place)
 
 
-def _folder_digest(model: str, load_format: str) -> str:
+def _folder_digest(model: str, load_format: str, place: Place | None) -> str:
     if load_format == _DUMMY:
         raise IdentityError(f"the server made up the weights of {model} (load format dummy)")
-    folder = Path(model)
-    if not folder.is_dir():
-        raise EngineError(f"the server loaded {model!r}, which is no folder here: its digest cannot be taken")
-    return digest(folder)
+    return places.digest(place, model)
 
 
 def _settings(info: Json) -> Settings:
@@ -119,6 +120,7 @@ def _plugin_settings(found: Report) -> Settings:
         "attention": found.attention,
         "policy": found.policy,
         "widths": " ".join(map(str, found.widths)),
+        "max_context": found.context,
         "topk": found.topk,
         "block_size": found.block_size,
     }

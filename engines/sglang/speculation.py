@@ -94,6 +94,8 @@ def variables(arm: Arm) -> dict[str, str]:
         "DDTREE_ATTENTION": str(arm.options.get("attention", "kernel")),
         "DDTREE_BLOCK_SIZE": str(arm.options.get("block_size", "")),
         "DDTREE_TOPK": str(arm.options.get("topk", "")),
+        "DDTREE_LADDER": "",
+        "DDTREE_CONTEXT": "",
     }
     return told | ({"DDTREE_MAX_BUDGET": str(arm.budget)} if _automatic(arm) else {})
 

@@ -65,7 +65,7 @@ class VllmEngine:
     async def identify(self, endpoint: Endpoint) -> Identity:
         version = await client.get_json(endpoint, "/version")
         info = await client.get_json(endpoint, "/server_info?config_format=json")
-        return await asyncio.to_thread(identity.identity, version, info)
+        return await asyncio.to_thread(identity.identity, version, info, endpoint.place)
 
     async def counters(self, endpoint: Endpoint) -> SpecCounters:
         """Read until two readings agree: vLLM books a step's numbers after it has sent its tokens."""

@@ -1,17 +1,16 @@
 """Who a vLLM server says it is: /version and the configuration it holds, from /server_info.
 
-vLLM knows no digests, so those are taken here, of the folders that the server says it loaded. What cannot be asked for
-over HTTP is in the settings as `not_proved`.
+vLLM knows no digests, so those are taken, where it runs, of the folders that the server says it loaded. What cannot
+be asked for over HTTP is in the settings as `not_proved`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from engines.base import EngineError, Identity, Method
-from engines.digests import digest
+from engines import places
+from engines.base import EngineError, Identity, Method, Place
 
 NOT_PROVED = "that the weights in memory are the folder's; the attention kernel in use"
 CPU_DFLASH_DEFECT = (
@@ -22,11 +21,22 @@ CPU_DFLASH_DEFECT = (
 _METHODS = {"ngram_gpu": Method.NGRAM}
 """vLLM's names for a method where they differ from ours."""
 
+_RESOLVED = {
+    "max_batched_tokens": ("scheduler_config", "max_num_batched_tokens"),
+    "chunked_prefill": ("scheduler_config", "enable_chunked_prefill"),
+    "kv_cache_dtype": ("cache_config", "cache_dtype"),
+    "gpu_memory_utilization": ("cache_config", "gpu_memory_utilization"),
+    "quantization": ("model_config", "quantization"),
+    "tensor_parallel": ("parallel_config", "tensor_parallel_size"),
+    "cuda_graphs": ("compilation_config", "cudagraph_mode"),
+}
+"""What vLLM makes of its flags and defaults: None where a version does not tell."""
+
 Json = Mapping[str, Any]
 
 
-def identity(version: Json, info: Json) -> Identity:
-    """EngineError when the answers do not hold what an identity needs."""
+def identity(version: Json, info: Json, place: Place | None = None) -> Identity:
+    """Of a server at that place, this machine for None. EngineError when the answers do not hold what it needs."""
     try:
         config = info["vllm_config"]
         if not isinstance(config, dict):
@@ -42,8 +52,8 @@ def identity(version: Json, info: Json) -> Identity:
             dtype=_short(config["model_config"]["dtype"]),
             device=str(config["device_config"]["device"]),
             attention_backend=str((config.get("attention_config") or {}).get("backend") or "not told"),
-            target_digest=_folder_digest(config["model_config"]["model"]),
-            drafter_digest=_drafter_digest(drafts),
+            target_digest=places.digest(place, config["model_config"]["model"]),
+            drafter_digest=_drafter_digest(drafts, place),
             settings=_settings(config, drafts),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -62,18 +72,11 @@ def _block_size(drafts: Json | None) -> int | None:
     return None if drafts is None else int(drafts["num_speculative_tokens"]) + 1
 
 
-def _drafter_digest(drafts: Json | None) -> str | None:
+def _drafter_digest(drafts: Json | None, place: Place | None) -> str | None:
     """The drafter's, where the method has one (vLLM puts the method's name in its place for n-grams)."""
     if drafts is None or _method(drafts) is Method.NGRAM:
         return None
-    return _folder_digest(drafts["model"])
-
-
-def _folder_digest(model: str) -> str:
-    folder = Path(model)
-    if not folder.is_dir():
-        raise EngineError(f"the server loaded {model!r}, which is no folder here: its digest cannot be taken")
-    return digest(folder)
+    return places.digest(place, drafts["model"])
 
 
 def _short(name: object) -> str:
@@ -90,6 +93,7 @@ def _settings(config: Json, drafts: Json | None) -> dict[str, str | int | float 
         "async_scheduling": scheduler.get("async_scheduling"),
         "not_proved": NOT_PROVED,
     }
+    settings |= {name: _plain((config.get(part) or {}).get(field)) for name, (part, field) in _RESOLVED.items()}
     if drafts is not None:
         if _method(drafts) is Method.DFLASH and config["device_config"]["device"] == "cpu":
             settings["defect"] = CPU_DFLASH_DEFECT
@@ -97,3 +101,7 @@ def _settings(config: Json, drafts: Json | None) -> dict[str, str | int | float 
         if _method(drafts) is Method.NGRAM:
             settings |= {name: drafts[name] for name in ("prompt_lookup_max", "prompt_lookup_min")}
     return settings
+
+
+def _plain(value: Any) -> str | int | float | bool | None:
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)

@@ -75,11 +75,12 @@ def _attend(
 
 
 def sample(arch: int) -> None:
-    """Target logits of each type."""
+    """Target logits of each type; SGLang's are float32, and its cuts joint."""
     for dtype in (torch.bfloat16, torch.float16, torch.float32):
         logits = torch.empty(1, 64, 151936, dtype=dtype)
         one, top_k, uniforms = torch.ones(1), torch.ones(1, dtype=torch.int32), torch.ones(1, 64)
-        implementation("sample", logits.device).sample_target(logits, one, top_k, one, one, uniforms)
+        joint = dtype is torch.float32
+        implementation("sample", logits.device).sample_target(logits, one, top_k, one, one, uniforms, joint)
 
 
 CASES: dict[str, Callable[[int], None]] = {"topk": topk, "steps": steps, "sample": sample, "attention": attention}

@@ -13,11 +13,14 @@ def sample_target(
     top_p: torch.Tensor,
     min_p: torch.Tensor,
     uniforms: torch.Tensor,
+    *,
+    joint: bool = False,
 ) -> torch.Tensor:
     """int32 [B,N]: a sample at every node from logits [B,N,V]; uniforms [B,N] in [0, 1) decide, so equal seeds repeat.
 
     Per request: temperature float32 [B] (0 = argmax, lowest id among equals), then top_k [B] (0 or less = off), then
-    top_p float32 [B] over what top_k left (1 = off), then min_p float32 [B] relative to the best token (0 = off). A
+    top_p float32 [B] over what top_k left (1 = off), then min_p float32 [B] relative to the best token (0 = off).
+    `joint`: top_p over the whole distribution instead, and what both cuts keep is left (as SGLang's own sampling). A
     cut never separates equal logits: all of them stay. The sample is the inverse of the cumulative distribution in
     order of token ids.
     """
@@ -31,7 +34,7 @@ def sample_target(
     if device.type == "cpu":
         _check_values(temperature, top_p, min_p, uniforms)
     drawn: torch.Tensor = implementation("sample", device).sample_target(
-        logits, temperature, top_k, top_p, min_p, uniforms
+        logits, temperature, top_k, top_p, min_p, uniforms, joint
     )
     return drawn
 

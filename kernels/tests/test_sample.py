@@ -6,7 +6,9 @@ from scipy.stats import chisquare
 import ddtree
 
 
-def kept(logits: np.ndarray, heat: float, top_k: int, top_p: float, min_p: float) -> np.ndarray:
+def kept(
+    logits: np.ndarray, heat: float, top_k: int, top_p: float, min_p: float, joint: bool = False
+) -> np.ndarray:
     """Probabilities after the cuts, in float64, by a full sort."""
     order = np.argsort(-logits, kind="stable")
     weights = np.exp((logits - logits.max()) / heat)
@@ -14,7 +16,7 @@ def kept(logits: np.ndarray, heat: float, top_k: int, top_p: float, min_p: float
     if 0 < top_k < len(logits):
         keep &= logits >= logits[order[top_k - 1]]
     if top_p < 1:
-        within = order[keep[order]]
+        within = order if joint else order[keep[order]]
         mass = weights[within].cumsum() / weights[within].sum()
         keep &= logits >= logits[within[np.searchsorted(mass, top_p)]]
     keep &= weights >= min_p
@@ -31,7 +33,9 @@ CASES = [
 ]
 
 
-def draw(logits: torch.Tensor, case: tuple[float, int, float, float], uniforms: torch.Tensor) -> torch.Tensor:
+def draw(
+    logits: torch.Tensor, case: tuple[float, int, float, float], uniforms: torch.Tensor, joint: bool = False
+) -> torch.Tensor:
     heat, top_k, top_p, min_p = case
     return ddtree.sample_target(
         logits,
@@ -40,23 +44,35 @@ def draw(logits: torch.Tensor, case: tuple[float, int, float, float], uniforms: 
         torch.tensor([top_p], dtype=torch.float32),
         torch.tensor([min_p], dtype=torch.float32),
         uniforms,
+        joint=joint,
     )
 
 
-@pytest.mark.parametrize("case", CASES)
+JOINT_CASES = [(0.9, 12, 0.6, 0.05), (1.0, 12, 0.6, 0.0), (1.0, 3, 0.95, 0.0), (1.0, 30, 0.5, 0.0), (1.0, 0, 0.8, 0.0)]
+
+
+@pytest.mark.parametrize(("case", "joint"), [*((c, False) for c in CASES), *((c, True) for c in JOINT_CASES)])
 @pytest.mark.parametrize("tied", [False, True])
-def test_distribution_after_the_cuts(case, tied):
+def test_distribution_after_the_cuts(case, joint, tied):
     generator = torch.Generator().manual_seed(4)
     logits = torch.randn(40, generator=generator) * 2
     logits = torch.round(logits) if tied else logits
     uniforms = torch.rand(1, 8000, generator=generator)
-    drawn = draw(logits.expand(1, 8000, 40), case, uniforms)[0]
-    law = kept(logits.double().numpy(), *case)
+    drawn = draw(logits.expand(1, 8000, 40), case, uniforms, joint)[0]
+    law = kept(logits.double().numpy(), *case, joint)
     counts = np.bincount(drawn.numpy(), minlength=40)
     assert counts[law == 0].sum() == 0
     seen = law > 0
     if seen.sum() > 1:
         assert chisquare(counts[seen], law[seen] * 8000).pvalue > 1e-3
+
+
+def test_a_joint_top_p_counts_what_top_k_took_away():
+    """Top-k 3 leaves 0.75, of which 0.7 are two tokens; 0.7 of the whole are three."""
+    logits = torch.log(torch.tensor([0.3, 0.25, 0.2, 0.15, 0.06, 0.04]))
+    uniforms = torch.linspace(0, 0.9999, 400)[None]
+    seen = [set(draw(logits.expand(1, 400, 6), (1.0, 3, 0.7, 0.0), uniforms, joint)[0].tolist()) for joint in (0, 1)]
+    assert seen == [{0, 1}, {0, 1, 2}]
 
 
 def test_uniforms_invert_the_cumulative_distribution_in_token_order():

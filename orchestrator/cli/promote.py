@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.cli.options import DEPLOY, RUNS, Deploy, Json, Runs
-from orchestrator.cli.targets import open_target, say
+from orchestrator.cli.targets import open_target
+from orchestrator.cli.telling import Telling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from orchestrator.promotion.outlook import Outlook
-    from orchestrator.promotion.progress import Progress
     from orchestrator.promotion.release import Release
     from orchestrator.records import Interval
 
@@ -27,6 +27,8 @@ RELEASES = Path("releases")
 Releases = Annotated[
     Path, typer.Option("--releases", envvar="ORCHESTRATE_RELEASES", help="The folder that holds the releases.")
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 BreakLock = Annotated[
     bool, typer.Option("--break-lock", help="Take the lock of a process on another machine that is known to be dead.")
 ]
@@ -41,12 +43,13 @@ def promote(
         list[str] | None,
         typer.Option("--allow", metavar="REASON", help="Go on in spite of a refusal that says it can be lifted."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     break_lock: BreakLock = False,
     deploy: Deploy = DEPLOY,
     runs: Runs = RUNS,
     releases: Releases = RELEASES,
+    as_json: Json = False,
 ) -> None:
     """Freeze a run's decision into a release and bring it to all traffic of a target, step by step.
 
@@ -60,26 +63,38 @@ def promote(
     unknown = [reason for reason in allow or [] if reason not in OVERRIDES]
     if unknown:
         raise InputError(f"--allow {unknown[0]}: there is no such reason; there are {', '.join(OVERRIDES)}")
-    with open_target(deploy, to) as site:
+    telling = Telling("promote", to, as_json)
+    with telling.told(), open_target(deploy, to) as site:
         release = _release(run, runs, releases)
-        found = outlook(site, release)
-        _show(found, allow or [])
+        telling.document |= {"release": release.id, "name": release.name}
+        _show(telling, outlook(site, release), allow or [])
         if dry_run:
             return
-        _confirm(yes, f"Promote {release.name} to {to}?")
-        say(carry_out(site, release, _progress(), break_lock))
+        telling.confirm(yes, f"Promote {release.name} to {to}?")
+        with telling.changing(site):
+            telling.say(carry_out(site, release, telling.progress, break_lock))
 
 
 def rollback(
     target: Annotated[str, typer.Argument(help="A target of deploy.yaml.")] = "local",
+    dry_run: DryRun = False,
+    yes: Yes = False,
     break_lock: BreakLock = False,
     deploy: Deploy = DEPLOY,
+    as_json: Json = False,
 ) -> None:
     """Go back to the release before. A promotion that is not through yet is undone instead."""
+    from orchestrator.promotion.rollback import outlook
     from orchestrator.promotion.rollback import rollback as carry_out
 
-    with open_target(deploy, target) as site:
-        say(carry_out(site, _progress(), break_lock))
+    telling = Telling("rollback", target, as_json)
+    with telling.told(), open_target(deploy, target) as site:
+        telling.plan(outlook(site))
+        if dry_run:
+            return
+        telling.confirm(yes, f"Roll {target} back?")
+        with telling.changing(site):
+            telling.say(carry_out(site, telling.progress, break_lock))
 
 
 def releases(folder: Releases = RELEASES, as_json: Json = False) -> None:
@@ -112,37 +127,17 @@ def _release(run: str | None, runs: Path, folder: Path) -> Release:
     return load_release(made[-1]) if made else freeze(find_run(runs, run), folder)
 
 
-def _show(found: Outlook, allow: list[str]) -> None:
+def _show(telling: Telling, found: Outlook, allow: list[str]) -> None:
     """The plan. InputError with every refusal that is not lifted."""
     from orchestrator.errors import InputError
     from orchestrator.promotion.preflight import standing_refusals
 
-    for line in found.lines:
-        say(line)
     standing = standing_refusals(found.refusals, allow)
-    for refusal in found.refusals:
-        if refusal not in standing:
-            say(f"allowed   {refusal.reason}")
+    allowed = [f"allowed   {refusal.reason}" for refusal in found.refusals if refusal not in standing]
+    telling.plan([*found.lines, *allowed])
     if standing:
+        telling.document |= {"outcome": "refused", "refusals": [asdict(refusal) for refusal in standing]}
         raise InputError("refused: " + "\nrefused: ".join(refusal.words() for refusal in standing))
-
-
-def _confirm(yes: bool, question: str) -> None:
-    from orchestrator.errors import InputError
-
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise InputError("nobody is there to confirm; --yes goes on without asking")
-    typer.confirm(question, abort=True)
-
-
-def _progress() -> Progress:
-    from rich.console import Console
-
-    from orchestrator.promotion.progress import Progress
-
-    return Progress(Console())
 
 
 def _release_json(release: Release) -> dict[str, object]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orchestrator.explore import Field
     from orchestrator.models import ResolvedModel
     from orchestrator.plan import Plan, Trial
-    from orchestrator.search import Probe
+    from orchestrator.records import Probe
     from orchestrator.spec import EngineSpec, SweepSpec
     from orchestrator.store import RunStore
 

@@ -18,8 +18,9 @@ from orchestrator.cli.options import DEPLOY, Deploy, Json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from orchestrator.promotion.live import Reading, State
+    from orchestrator.promotion.live import Reading
     from orchestrator.promotion.site import Site
+    from orchestrator.promotion.state import State
     from orchestrator.records import Interval
 
 DRIFTED = 7
@@ -44,7 +45,7 @@ def watch(
         except EngineError as error:
             drifted = [f"it does not serve: {error}"]
     if as_json:
-        told = live.reading_json(reading) if reading else {}
+        told = live.as_json(reading) if reading else {}
         typer.echo(json.dumps(told | {"drifted": drifted}, indent=2))
     else:
         say(f"{target}: {'; '.join(drifted)}" if drifted else f"{target} keeps its promise")
@@ -56,19 +57,21 @@ def target_status(deploy: Path, target: str, as_json: bool) -> None:
     """What a target serves, next to the promise."""
     from rich.console import Console
 
-    from orchestrator.promotion import live
+    from orchestrator.promotion import live, state
 
     with open_target(deploy, target) as site, Console(stderr=True).status("asking") as status:
-        found = live.state(site)
+        found = state.state(site)
         reading = live.read(site, 2, status.update) if _serves(found) else None
         drifted = live.drift(reading, site.spec.smoke.tpot_tolerance) if reading else []
     if as_json:
-        more = live.reading_json(reading) | {"drifted": drifted} if reading else None
-        typer.echo(json.dumps({"target": target, **live.as_json(found), "live": more}, indent=2))
+        more = live.as_json(reading) | {"drifted": drifted} if reading else None
+        typer.echo(json.dumps({"target": target, **state.as_json(found), "live": more}, indent=2))
         return
     say(_verdict(target, found, drifted))
     if found.releases:
         Console().print(_table(found))
+    for lost in found.lost_by_reboot:
+        say(f"a reboot would not bring back {lost}")
     if reading:
         say(_evidence(reading))
 

@@ -1,25 +1,28 @@
-"""One kept HTTP/1.1 connection: sends a request, stamps each read once, and hands the body's events to a Stream.
+"""One kept HTTP/1.1 connection: sends a request, and stamps each read when the event loop delivers it.
 
-A read is stamped when the event loop delivers it and parsed at once, which takes two microseconds: to stamp all reads
-of a turn first, and parse then, costs each of them another turn of the loop and gains nothing.
+Reads in the middle of an answer are held and parsed a few at a time: less lies between a read and the stamp of the next
+one where a server sends to many streams at once. An answer's head, and what may be its end, are parsed at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import socket
 from time import perf_counter
 from typing import cast
 
-import httptools
-
-from engines.messages import error_message, one_line
-from orchestrator.load.events import EventSplitter
+from orchestrator.load.reply import Read, Reply
 from orchestrator.load.stream import BadStreamError, Reader, Stream
 
-CLOSED = "connection lost: the server closed it before the answer was complete"
+_TOGETHER = 16
+"""Reads parsed in one go."""
+_turns = itertools.cycle(range(2, _TOGETHER + 2))
+"""How many the next connection parses first: streams that a server sends in step are not all parsed in one step."""
+_END = b"\r\n\r\n"
+"""Of an answer in chunks, with trailers or not. It may be cut, and then the last read is shorter."""
 
 
 class Connection(asyncio.Protocol):
@@ -29,9 +32,10 @@ class Connection(asyncio.Protocol):
         self.usable = False
         self.idle_since = perf_counter()
         self._reader = reader
-        self._parser = httptools.HttpResponseParser(self)
-        self._stream: Stream | None = None
-        self._answered: asyncio.Future[None] | None = None
+        self._reads: list[Read] = []
+        self._hold = 1
+        self._first = next(_turns)
+        self._reply: Reply | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -43,17 +47,17 @@ class Connection(asyncio.Protocol):
     async def ask(self, request: bytes, stream: Stream, timeout_s: float) -> None:
         """Send a request and wait until its answer is complete; then `stream` holds it, or its `error` says why not."""
         loop = asyncio.get_running_loop()
-        self._stream, self._answered = stream, loop.create_future()
-        self._events, self._body, self._done, self._at = EventSplitter(), b"", False, perf_counter()
-        alarm = loop.call_later(timeout_s, self._fail, f"no complete answer within {timeout_s:g} s")
+        self._reply, self._stream, self._answered = Reply(stream, self._reader), stream, loop.create_future()
+        self._at = perf_counter()
+        alarm = loop.call_later(timeout_s, self._expire, timeout_s)
         try:
             self._send(request)
             stream.sent = perf_counter()
             await self._answered
         finally:
             alarm.cancel()
-            self._stream = None
-            if not self._answered.done():  # cancelled: the rest of the answer would come to the next request
+            if self._reply is not None:  # cancelled: the rest of the answer would come to the next request
+                self._reply = None
                 self.close()
 
     def _send(self, request: bytes) -> None:
@@ -69,74 +73,52 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._at = perf_counter()
-        if self._stream is None or self._answered is None or self._answered.done():
-            self.close()
-            return
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail(f"the answer is not HTTP: {one_line(str(error)) or type(error).__name__}")
+        reads = self._reads
+        reads.append((perf_counter(), data))
+        if len(reads) >= self._hold or len(data) < len(_END) or data.endswith(_END):
+            self._parse()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """An answer without a length ends so, too."""
-        self.usable, self._at = False, perf_counter()
-        if self._stream is None:
-            return
-        if self._done:
-            self._complete()
-        elif self._body:
-            self._refused()
-        else:
-            self._fail(f"connection lost: {one_line(str(error))}" if error else CLOSED)
+        self.usable, now = False, perf_counter()
+        self._parse()
+        if self._reply is not None:
+            self._at = now
+            try:
+                self._reply.cut(str(error or ""))
+                self._finish()
+            except BadStreamError as bad:
+                self._fail(str(bad))
 
-    def on_body(self, body: bytes) -> None:
-        """httptools: a piece of the body, without its transfer coding."""
-        stream = self._stream
-        if stream is None:
+    def _parse(self) -> None:
+        """What is held. Bytes that nothing was asked for put the connection out of step."""
+        reads, self._reads = self._reads, []
+        if self._reply is None or not reads:
+            self.close()
             return
-        if self._parser.get_status_code() != 200:
-            self._body += body
-            return
+        self._at = reads[-1][0]
         try:
-            for event in self._events.feed(body):
-                if event == b"[DONE]":
-                    self._done = True
-                elif not self._done:
-                    stream.take(event, self._at, self._reader)
+            self._reply.feed(reads)
         except BadStreamError as error:
             self._fail(str(error))
-
-    def on_message_complete(self) -> None:
-        """httptools: the whole answer is here."""
-        if not self._parser.should_keep_alive():
-            self.usable = False
-        if self._parser.get_status_code() != 200:
-            self._refused()
-        elif self._done:
-            self._complete()
-        else:
-            self._fail("the stream ended before [DONE]")
-
-    def _complete(self) -> None:
-        assert self._stream is not None
-        try:
-            self._stream.complete()
+            return
+        if self._reply.chunked:
+            self._hold = self._first if self._hold == 1 else _TOGETHER
+        if self._reply.complete:
+            self.usable = self.usable and self._reply.kept
             self._finish()
-        except BadStreamError as error:
-            self._fail(str(error))
 
-    def _refused(self) -> None:
-        message = error_message(self._body.decode(errors="replace"))
-        self._fail(f"HTTP {self._parser.get_status_code()}: {message}")
+    def _expire(self, timeout_s: float) -> None:
+        self._parse()
+        self._fail(f"no complete answer within {timeout_s:g} s")
 
     def _fail(self, reason: str) -> None:
-        if self._stream is not None and self._answered is not None and not self._answered.done():
+        if self._reply is not None:
             self._stream.error, self._stream.finish_reason = reason, "error"
             self.close()
             self._finish()
 
     def _finish(self) -> None:
-        if self._stream is not None and self._answered is not None and not self._answered.done():
-            self._stream.ended = self.idle_since = self._at
+        self._reply, self._hold = None, 1
+        self._stream.ended = self.idle_since = self._at
+        if not self._answered.done():
             self._answered.set_result(None)

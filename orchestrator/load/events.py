@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+_FIELD = b"data: "
+_BREAK = b"\n\n"
+
+
+def parsed_together(bodies: Sequence[bytes]) -> list[Any] | None:
+    """The JSON of bodies that are one event of one line each; None where they are anything else.
+
+    JSON has no line break in a string, so what is cut at them and parses is whole events. Each body ends one and starts
+    where the one before it ended, so as many values as bodies are one of each.
+    """
+    text = b"".join(bodies)
+    if not text.startswith(_FIELD) or [body[-2:] for body in bodies].count(_BREAK) != len(bodies):
+        return None
+    try:
+        values: list[Any] = orjson.loads(b"[%b]" % b",".join(text[len(_FIELD) : -2].split(_BREAK + _FIELD)))
+    except ValueError:
+        return None
+    return values if len(values) == len(bodies) else None
+
 
 class EventSplitter:
     """Turns the bytes of a stream, cut anywhere, into the `data` of its events. Lines end with LF or CR LF."""
@@ -10,16 +34,13 @@ class EventSplitter:
         self._rest = b""
         self._data: list[bytes] = []
 
+    @property
+    def between(self) -> bool:
+        """Whether all that came so far were whole events."""
+        return not self._rest and not self._data
+
     def feed(self, received: bytes) -> list[bytes]:
         """The data of the events that end within what was received so far, in order."""
-        # What nearly every read holds: one whole event of one line.
-        if not self._rest and not self._data and received.startswith(b"data: "):
-            end = received.find(b"\n")
-            if end == len(received) - 2 and received.endswith(b"\n\n") and received[end - 1] != 13:
-                return [received[6:end]]
-        return self._split(received)
-
-    def _split(self, received: bytes) -> list[bytes]:
         *lines, self._rest = (self._rest + received).split(b"\n")
         events = []
         for line in lines:

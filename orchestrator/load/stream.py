@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
@@ -69,31 +69,34 @@ class Stream:
             chunk = orjson.loads(event)
         except ValueError as error:
             raise BadStreamError(f"a chunk is not JSON: {_quoted(event)}") from error
-        if not isinstance(chunk, dict):
-            raise BadStreamError(f"a chunk is not an object: {_quoted(event)}")
-        try:
-            chunk = reader(chunk)
-        except EngineError as error:
-            raise BadStreamError(str(error)) from error
-        if chunk.get("error"):
-            raise BadStreamError(f"the server broke off: {error_message(orjson.dumps(chunk).decode())}")
-        try:
-            self._read(chunk, at)
-        except (AttributeError, TypeError) as error:
-            raise BadStreamError(f"a chunk cannot be read: {_quoted(event)}") from error
+        self.take_all([chunk], [at], reader)
+
+    def take_all(self, chunks: Sequence[Any], stamps: Sequence[float], reader: Reader = as_it_is) -> None:
+        """Add events, parsed, that arrived at `stamps`. As `take`."""
+        for chunk, at in zip(chunks, stamps, strict=True):
+            if chunk.__class__ is not dict:
+                raise BadStreamError(f"a chunk is not an object: {_quoted(chunk)}")
+            try:
+                self._read(chunk if reader is as_it_is else reader(chunk), at)
+            except EngineError as error:
+                raise BadStreamError(str(error)) from error
+            except (AttributeError, TypeError) as error:
+                raise BadStreamError(f"a chunk cannot be read: {_quoted(chunk)}") from error
 
     def _read(self, chunk: dict[str, Any], at: float) -> None:
+        if chunk.get("error"):
+            raise BadStreamError(f"the server broke off: {error_message(orjson.dumps(chunk).decode())}")
         if chunk.get("usage"):
             self.usage = chunk
-        if ids := chunk.get("prompt_token_ids"):
-            self.prompt_token_ids = ids
+        if "prompt_token_ids" in chunk:
+            self.prompt_token_ids = chunk["prompt_token_ids"] or self.prompt_token_ids
         for choice in chunk.get("choices") or ():
             if reason := choice.get("finish_reason"):
                 self.finish_reason = reason
-            if ids := choice.get("prompt_token_ids"):
-                self.prompt_token_ids = ids
-            delta = choice.get("delta")
-            text, ids = delta.get("content") if delta else None, choice.get("token_ids")
+            if "prompt_token_ids" in choice:
+                self.prompt_token_ids = choice["prompt_token_ids"] or self.prompt_token_ids
+            delta, ids = choice.get("delta"), choice.get("token_ids")
+            text = delta.get("content") if delta else None
             if text or ids:
                 self._add(text or "", ids or [], at)
 
@@ -105,7 +108,7 @@ class Stream:
             self.coalesced += 1
         times.append(at)
         self.tokens.append(len(ids))
-        self.token_ids.extend(ids)
+        self.token_ids += ids
         self._texts.append(text)
 
     def complete(self) -> None:
@@ -119,5 +122,6 @@ class Stream:
         return {name: getattr(self, name) for name in names} | {"text": "".join(self._texts)}
 
 
-def _quoted(event: bytes) -> str:
-    return one_line(event.decode(errors="replace"))
+def _quoted(event: Any) -> str:
+    text = event if isinstance(event, bytes) else orjson.dumps(event)
+    return one_line(text.decode(errors="replace"))

@@ -22,7 +22,7 @@ def make_outputs(
     summaries: Sequence[ArmSummary],
     telemetry: Callable[[str], pd.DataFrame],
 ) -> Outputs:
-    """`requests` are the valid trials' (RunStore.requests), `telemetry` gives a trial's samples by its digest."""
+    """`requests` are the valid trials' (Trials.requests), `telemetry` gives a trial's samples by its digest."""
     spec, profile = plan.spec, plan.spec.profiles[plan.profile]
     curve = verify_curve(trials, plan.arms, spec.selection.confidence)
     terms = Terms(profile.match.gpus, profile.price_per_gpu_hour, spec.slo)

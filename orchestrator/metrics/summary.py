@@ -31,7 +31,7 @@ def summarise(
 ) -> list[ArmSummary]:
     """Rows in the order of `arms`, then concurrency. An arm with under two measurable requests there has no row.
 
-    `requests` are the valid trials' (RunStore.requests), `trials` their records. Intervals cover the draw of prompts.
+    `requests` are the valid trials' (Trials.requests), `trials` their records. Intervals cover the draw of prompts.
     """
     if requests.empty:
         return []

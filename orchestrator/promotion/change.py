@@ -19,7 +19,7 @@ from orchestrator.promotion.progress import Progress
 from orchestrator.promotion.release import Release
 from orchestrator.promotion.routes import Routes
 from orchestrator.promotion.site import Site
-from orchestrator.store import now
+from orchestrator.times import now
 
 FAILURES = (PromotionError, HostError, EngineError, InputError, OSError, KeyboardInterrupt)
 _POLL_S = 0.5
@@ -82,6 +82,8 @@ class Course:
             self.drain(change.new)
             if release is not None and release.id not in self.standing.known:
                 replicas.remove(self.site, release, change.new.replicas)
+            else:
+                self._limit_warm()
             seen.append(f"{serving.release} serves" if serving else "nothing serves, as before")
         self._write(entry(change, Mark.UNDONE))
 
@@ -118,12 +120,19 @@ class Course:
         warm = standing.previous if time.time() < standing.warm_until else None
         keep = {placed.release for placed in (standing.serving, warm) if placed}
         leaving = [placed for placed in standing.known.values() if placed.release not in keep]
+        self._limit_warm()
         if not leaving or standing.serving is None:
             return f"{warm.release} stays warm" if warm else "nothing else runs"
         self.site.router.apply(self.routes(standing.serving, warm))
         for placed in leaving:
             self._retire(placed)
         return f"{', '.join(placed.release for placed in leaving)} stopped"
+
+    def _limit_warm(self) -> None:
+        """Have the previous release stop by itself when its warm time is over, whoever lives then."""
+        previous, left = self.standing.previous, self.standing.warm_until - time.time()
+        if previous is not None and left > 0:
+            replicas.expire(self.site, replicas.release_on(self.site, previous.release), previous, left)
 
     def _retire(self, placed: Placed) -> None:
         """Stop a release that nothing is routed to and remove its replicas. It can be promoted again."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from orchestrator.promotion.host import Host, Supervisor
+from orchestrator.promotion.host import Host, RouterSupervisor, Supervisor
 from orchestrator.promotion.spec import HostSpec, LocalTarget, SshTarget, TargetSpec
 
 
@@ -20,14 +20,19 @@ def connected(spec: TargetSpec) -> Iterator[Mapping[str, Host]]:
 
 def supervisor_of(spec: TargetSpec) -> Supervisor:
     """What keeps the target's replicas running."""
-    if spec.supervisor == "systemd":
-        from orchestrator.promotion.supervisors.systemd import SystemdSupervisor
-
-        return SystemdSupervisor()
     if spec.supervisor == "compose":
         from orchestrator.promotion.supervisors.compose import ComposeSupervisor
 
         return ComposeSupervisor()
+    return router_supervisor_of(spec)
+
+
+def router_supervisor_of(spec: TargetSpec) -> RouterSupervisor:
+    """What keeps the target's own nginx running, which is a program of the host also where replicas are containers."""
+    if spec.supervisor == "systemd":
+        from orchestrator.promotion.supervisors.systemd import SystemdSupervisor
+
+        return SystemdSupervisor()
     from orchestrator.promotion.supervisors.process import ProcessSupervisor
 
     here = sys.executable if isinstance(spec, LocalTarget) else "python3"

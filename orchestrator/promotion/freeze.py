@@ -18,7 +18,6 @@ from engines.base import Arm, Deployment, EngineError
 from orchestrator import models
 from orchestrator.deployments import make_deployments
 from orchestrator.errors import InputError
-from orchestrator.gate import arm_named
 from orchestrator.gpus import accelerator_name
 from orchestrator.metrics import measure
 from orchestrator.plan import Plan, make_plan
@@ -65,7 +64,7 @@ def measured_plan(store: RunStore, arm: str) -> Plan:
     """The plan that all valid trials of the arm are of, with the profile they were measured under."""
     spec = SweepSpec.model_validate(store.sweep())
     prompt_set = load_prompts(spec.workload.prompts)
-    valid = [record for record in store.trials() if record.state is TrialState.VALID]
+    valid = [record for record in store.trials.records() if record.state is TrialState.VALID]
     digests = {record.digest for record in valid if record.arm == arm}
     reasons = []
     for profile in spec.profiles:
@@ -82,7 +81,7 @@ def measured_plan(store: RunStore, arm: str) -> Plan:
 
 def describe(plan: Plan, store: RunStore, decision: Decision, name: str) -> ReleaseRecord:
     """release.json for one arm of the run."""
-    arm, environment = arm_named(plan, name), store.environment()
+    arm, environment = plan.arm(name), store.environment()
     summary = _summary(decision, name)
     deployment = plan.deployments[arm.engine]
     smoke = _smoke(plan, store, decision, arm)
@@ -129,14 +128,14 @@ def _summary(decision: Decision, arm: str) -> ArmSummary:
 
 
 def _identity(store: RunStore, arm: str) -> dict[str, object]:
-    return next(record.identity for record in store.trials() if record.arm == arm and record.identity)
+    return next(record.identity for record in store.trials.records() if record.arm == arm and record.identity)
 
 
 def _smoke(plan: Plan, store: RunStore, decision: Decision, arm: Arm) -> list[SmokePrompt]:
     """Prompts of as many tasks as there are, each with the answer stored for it."""
     if plan.spec.workload.temperature > 0:
         raise InputError("the run sampled its answers (temperature > 0): there is no greedy answer to test against")
-    measured = measure(store.requests())
+    measured = measure(store.trials.requests())
     mine = (measured["arm"] == arm.name) & (measured["concurrency"] == decision.concurrency) & measured["ok"]
     rows = measured[mine].drop_duplicates("prompt_id").sort_values("prompt_id")
     rows = rows.assign(turn=rows.groupby("task").cumcount()).sort_values(["turn", "task"], kind="stable")

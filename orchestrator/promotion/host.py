@@ -40,7 +40,8 @@ class Gpu:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What a host is now. `tools`: which of nginx, docker, systemctl, rsync, python3 are on its PATH or in sbin."""
+    """What a host is now. `tools`: which of nginx, docker, systemctl, rsync, python3 and crontab it has on its PATH or
+    in sbin."""
 
     disk_free_bytes: int
     memory_bytes: int
@@ -99,8 +100,9 @@ class Unit:
     """One replica: a server process that its supervisor starts again when it ends.
 
     `folder` is the unit's own, writable (pid, log, unit file); `release` and `models` are read-only to it. `env` is all
-    it gets beyond PATH, HOME and LANG. `gpu` is the UUID of the only GPU it may see; None for a CPU. `image` is the
+    it gets beyond PATH, HOME and LANG. `gpus` are the UUIDs of the only GPUs it may see; none for a CPU. `image` is the
     container image (name@digest) that a compose supervisor runs `argv` in; None for the interpreter in `argv`.
+    `router` marks the target's nginx: it writes into `cwd`, and is asked to finish what it answers (SIGQUIT).
     """
 
     name: str
@@ -111,9 +113,10 @@ class Unit:
     release: PurePosixPath
     models: tuple[PurePosixPath, ...]
     port: int
-    gpu: str | None = None
+    gpus: tuple[str, ...] = ()
     image: str | None = None
     memory_bytes: int | None = None
+    router: bool = False
 
 
 class Supervisor(Protocol):
@@ -128,10 +131,14 @@ class Supervisor(Protocol):
         """Write what the unit needs on the host; the same unit twice changes nothing."""
 
     def start(self, host: Host, unit: Unit) -> None:
-        """Start it. Whether its server takes requests is the caller's to find out."""
+        """Start it, for good: an end that `expire` set is forgotten. Whether its server takes requests is the caller's
+        to find out."""
 
     def stop(self, host: Host, unit: Unit, timeout_s: float) -> None:
         """End it and all it started, with force after `timeout_s`; it stays down until `start`."""
+
+    def expire(self, host: Host, unit: Unit, after_s: float) -> None:
+        """Have it stop by itself after so many seconds, whoever lives then; a reboot meanwhile does not start it."""
 
     def remove(self, host: Host, unit: Unit) -> None:
         """Stop it and remove what `install` wrote."""
@@ -141,3 +148,16 @@ class Supervisor(Protocol):
 
     def log(self, host: Host, unit: Unit, lines: int) -> str:
         """The last lines it printed; empty where there are none."""
+
+    def lost_by_reboot(self, host: Host, unit: Unit) -> str:
+        """Why a reboot of the host would not bring it back; empty where it does."""
+
+    def read(self, host: Host, unit: Unit, path: PurePosixPath) -> bytes | None:
+        """A file as its running server sees it; None where there is none."""
+
+
+class RouterSupervisor(Supervisor, Protocol):
+    """One that can keep a program of the host itself, such as nginx."""
+
+    def reload(self, host: Host, unit: Unit) -> None:
+        """Have it read its configuration again (SIGHUP). HostError where it does not run."""

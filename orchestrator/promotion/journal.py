@@ -24,7 +24,8 @@ from pydantic import ValidationError
 from orchestrator.errors import InputError
 from orchestrator.promotion.host import Host
 from orchestrator.records import Record
-from orchestrator.store import is_json, now
+from orchestrator.store import is_json
+from orchestrator.times import now
 
 FULL = "full"
 
@@ -47,11 +48,11 @@ class Mark(StrEnum):
 
 
 class Replica(Record):
-    """Where one replica of a release runs."""
+    """Where one replica of a release runs. `gpus`: their UUIDs; none on a CPU."""
 
     host: str
     port: int
-    gpu: str | None = None
+    gpus: tuple[str, ...] = ()
 
 
 class Entry(Record):

@@ -1,4 +1,4 @@
-"""What a target serves now, against what its release promises; and whether it still keeps the promise."""
+"""The serving release against what it promises: its traffic and probes, looked at for a while."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ import numpy as np
 from engines.base import SpecCounters
 from engines.registry import get_engine
 from orchestrator.errors import InputError
-from orchestrator.promotion import canary, probes, replicas
-from orchestrator.promotion.canary import Errors
-from orchestrator.promotion.host import HostError
-from orchestrator.promotion.journal import Placed, Replica, Standing
-from orchestrator.promotion.lock import holder
+from orchestrator.promotion import probes, replicas
+from orchestrator.promotion.journal import Placed
 from orchestrator.promotion.release import Release
 from orchestrator.promotion.site import Site
 from orchestrator.promotion.smoke import acceptance_length
@@ -27,42 +24,8 @@ from orchestrator.statistics import Bootstrap, ratio_interval
 MIN_WINDOWS = 5
 """Windows with traffic from which the live acceptance length gets an interval."""
 _WINDOW_S = 2.0
-_LOG_S = 600.0
 _CUT_STEPS = 0.01
 """Share of the acceptance length that the last step of each answer, which is cut, can move."""
-
-
-@dataclass(frozen=True)
-class ReplicaState:
-    """One replica now: whether its process runs, and whether it takes requests."""
-
-    replica: Replica
-    alive: bool
-    healthy: bool
-
-
-@dataclass(frozen=True)
-class ReleaseState:
-    """One release on the target: its part in it (`serving`, `warm`, `coming`), its share in per cent, its replicas."""
-
-    release: Release
-    part: str
-    share: float
-    replicas: tuple[ReplicaState, ...]
-    errors: Errors
-
-    @property
-    def healthy(self) -> bool:
-        return all(state.healthy for state in self.replicas)
-
-
-@dataclass(frozen=True)
-class State:
-    """A target now. `busy`: who is changing it; empty for nobody."""
-
-    standing: Standing
-    releases: tuple[ReleaseState, ...]
-    busy: str
 
 
 @dataclass(frozen=True)
@@ -80,25 +43,6 @@ class Reading:
     tpot_ms: float
     ttft_ms: float
     probe_failures: int
-
-
-def state(site: Site) -> State:
-    """What the journal says, and what is really there."""
-    standing = site.journal.standing()
-    shares, log = site.router.shares(), site.router.requests(site.router.clock() - _LOG_S)
-    owner = holder(site.first, site.lock)
-    found = []
-    for part, placed in _parts(standing):
-        try:
-            release = replicas.release_on(site, placed.release)
-        except InputError:
-            if part == "coming":  # it may not be there yet
-                continue
-            raise
-        states = tuple(asyncio.run(_replica(site, release, replica)) for replica in placed.replicas)
-        errors = canary.count_errors(log, release.id)
-        found.append(ReleaseState(release, part, shares.get(release.id, 0.0), states, errors))
-    return State(standing, tuple(found), owner.words() if owner else "")
 
 
 def read(site: Site, windows: int, doing: Callable[[str], None]) -> Reading:
@@ -156,54 +100,12 @@ def live_acceptance(windows: Sequence[SpecCounters], confidence: float) -> Inter
     return Interval(estimate=1 + extra.estimate, low=1 + extra.low, high=1 + extra.high)
 
 
-def as_json(found: State) -> dict[str, object]:
-    """For scripts."""
-    return {
-        "busy": found.busy or None,
-        "releases": [
-            {
-                "release": one.release.id,
-                "arm": one.release.record.arm.name,
-                "part": one.part,
-                "share": one.share,
-                "healthy": one.healthy,
-                "requests": one.errors.requests,
-                "failed": one.errors.failed,
-                "replicas": [
-                    {**dict(state.replica), "alive": state.alive, "healthy": state.healthy} for state in one.replicas
-                ],
-                "promise": one.release.record.promise.model_dump(mode="json"),
-            }
-            for one in found.releases
-        ],
-    }
-
-
-def reading_json(reading: Reading) -> dict[str, object]:
+def as_json(reading: Reading) -> dict[str, object]:
     """For scripts."""
     values = {name: value for name, value in vars(reading).items() if name not in ("release", "acceptance_length")}
     live = reading.acceptance_length
     told = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}
     return {"release": reading.release.id, "acceptance_length": live.model_dump() if live else None, **told}
-
-
-def _parts(standing: Standing) -> list[tuple[str, Placed]]:
-    parts = [("serving", standing.serving), ("warm", standing.previous)]
-    known = [(part, placed) for part, placed in parts if placed is not None]
-    there = {placed.release for _, placed in known}
-    if standing.change and standing.change.new.release not in there:
-        known.append(("coming", standing.change.new))
-    return known
-
-
-async def _replica(site: Site, release: Release, replica: Replica) -> ReplicaState:
-    engine = get_engine(release.record.arm.engine)
-    try:
-        alive = site.supervisor.alive(site.hosts[replica.host], site.unit(release, replica))
-        with site.endpoint(release, replica) as endpoint:
-            return ReplicaState(replica, alive, await engine.healthy(endpoint))
-    except HostError:
-        return ReplicaState(replica, False, False)
 
 
 async def _counters(site: Site, release: Release, placed: Placed) -> SpecCounters:
@@ -227,7 +129,7 @@ async def _counters(site: Site, release: Release, placed: Placed) -> SpecCounter
 async def _probe(site: Site, release: Release, windows: Sequence[SpecCounters], seconds: float) -> Reading:
     record = release.record
     with site.front(release) as endpoint:
-        answers = await probes.ask(release, endpoint, record, probes.pinned(release.id))
+        answers = await probes.ask(release, endpoint, record)
     return Reading(
         release=release,
         seconds=seconds,

@@ -18,7 +18,7 @@ from engines.home import home
 from orchestrator.errors import InputError
 from orchestrator.promotion.host import Host
 from orchestrator.records import Record
-from orchestrator.store import now
+from orchestrator.times import now
 
 
 class Owner(Record):

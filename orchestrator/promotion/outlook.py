@@ -10,7 +10,8 @@ from pathlib import Path
 from engines.digests import digest
 from orchestrator.errors import InputError
 from orchestrator.promotion import packages, preflight, replicas
-from orchestrator.promotion.journal import Change, Kind, Placed, Standing
+from orchestrator.promotion.host import HostError
+from orchestrator.promotion.journal import Change, Kind, Placed, Replica, Standing
 from orchestrator.promotion.preflight import Refusal
 from orchestrator.promotion.release import Release, packages_of
 from orchestrator.promotion.site import Site
@@ -36,7 +37,8 @@ def outlook(site: Site, release: Release) -> Outlook:
     facts = {name: host.facts(site.root) for name, host in site.hosts.items()}
     for name in site.hosts:
         refusals += preflight.of_host(name, record, facts[name], _cpu(site, name), _needed(site, release, name))
-        refusals += preflight.of_supervisor(name, site.spec, facts[name]) + _of_packages(site, release, name)
+        refusals += preflight.of_supervisor(name, site.spec, facts[name])
+        refusals += _of_image(site, release, name) if site.spec.image else _of_packages(site, release, name)
     refusals += _of_models(release) + _of_router(site)
     standing = site.journal.standing()
     try:
@@ -44,7 +46,11 @@ def outlook(site: Site, release: Release) -> Outlook:
     except InputError as error:
         refusals.append(Refusal(str(error)))
         placed = ()
-    return Outlook(tuple(_lines(site, release, standing, Placed(release.id, placed))), tuple(refusals))
+    lines = [
+        *_lines(site, release, standing, Placed(release.id, placed)),
+        f"reboot    {preflight.after_reboot(site.spec, facts)}",
+    ]
+    return Outlook(tuple(lines), tuple(refusals))
 
 
 def _cpu(site: Site, name: str) -> str:
@@ -62,13 +68,20 @@ def _needed(site: Site, release: Release, name: str) -> int:
 
 
 def _of_packages(site: Site, release: Release, name: str) -> list[Refusal]:
-    """An image is pinned by its digest, and what it holds shows in the identity of its server."""
-    if site.spec.image:
-        return []
     run = partial(site.hosts[name].run, timeout_s=packages.TIMEOUT_S)
     there = packages.describe([site.deployment(release).interpreter], run)
     measured = packages_of(release.folder)
     return preflight.of_packages(name, packages.differences(measured["packages"], there["packages"]))  # type: ignore[arg-type]
+
+
+def _of_image(site: Site, release: Release, name: str) -> list[Refusal]:
+    """An image that is not on the host yet is pulled by its digest; what it holds shows in its server's identity."""
+    command = ["docker", "image", "inspect", "--format", "{{.Id}}", str(site.spec.image)]
+    try:
+        there = site.hosts[name].run(command, timeout_s=_COMMAND_S)
+    except HostError:  # without docker, which is a refusal of its own
+        return []
+    return preflight.of_image(name, release.record.deployment.image, there.out.strip() if there.code == 0 else None)
 
 
 def _of_models(release: Release) -> list[Refusal]:
@@ -100,11 +113,15 @@ def _lines(site: Site, release: Release, standing: Standing, placed: Placed) -> 
         f"promise   {promised.output_tok_s.estimate:.1f} tok/s, TPOT {promised.tpot_ms.estimate:.2f} ms, acceptance "
         f"length {promised.acceptance_length.estimate:.2f} at {promised.concurrency} at once",
         f"target    {site.name}: {', '.join(site.hosts)}; {spec.supervisor}; {serving} serves now",
-        f"replicas  {', '.join(f'{r.host}:{r.port}' + (f' on {r.gpu}' if r.gpu else '') for r in placed.replicas)}",
+        f"replicas  {', '.join(map(_where, placed.replicas))}",
         f"canary    {canary or 'none'}" if standing.serving else "canary    none: there is nothing to compare with",
         f"after     the old release stays warm for {spec.warm_for_s:g} s",
         *([f"before    {_left_open(standing.change, release)}"] if standing.change else []),
     ]
+
+
+def _where(replica: Replica) -> str:
+    return f"{replica.host}:{replica.port}" + (f" on {' + '.join(replica.gpus)}" if replica.gpus else "")
 
 
 def _left_open(change: Change, release: Release) -> str:

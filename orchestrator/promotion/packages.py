@@ -1,29 +1,23 @@
-"""Which distributions an interpreter has: version and sha256 of its RECORD, which lists the hash of every file."""
+"""Which distributions an interpreter has, wherever it is, and what differs from those that were measured."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
+from engines import packages
 from orchestrator.errors import InputError
 from orchestrator.promotion.host import Finished
 
 Packages = Mapping[str, Sequence[str]]
 
-_SCRIPT = """
-import hashlib, importlib.metadata, json, platform
-found = {}
-for item in importlib.metadata.distributions():
-    record = item.read_text("RECORD") or ""
-    found[item.metadata["Name"].lower()] = [item.version, hashlib.sha256(record.encode()).hexdigest()[:16]]
-print(json.dumps({"python": platform.python_version(), "packages": found}))
-"""
 TIMEOUT_S = 120.0
 
 
 def describe(python: Sequence[str], run: Callable[[Sequence[str]], Finished]) -> dict[str, object]:
     """`python` and `packages` of an interpreter, wherever `run` runs a command. InputError where it cannot say."""
-    done = run([*python, "-I", "-c", _SCRIPT])
+    done = run([*python, "-I", "-c", Path(packages.__file__).read_text(encoding="utf-8")])
     try:
         return dict(json.loads(done.out))
     except (ValueError, TypeError) as error:

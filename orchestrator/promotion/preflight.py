@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.gpus import accelerator_name
@@ -13,6 +13,7 @@ from orchestrator.promotion.spec import TargetSpec
 from orchestrator.records import Decision, Verdict
 
 LOCAL_PROFILE = "local"
+_CRON = "crontab"
 _SPARE_BYTES = 256 * 2**20
 _TOOLS = {"systemd": "systemctl", "compose": "docker"}
 OVERRIDES = ("tie", "failed-gates", "invalid-trials", "unchecked", "hardware", "environment")
@@ -58,8 +59,6 @@ def of_decision(decision: Decision, record: ReleaseRecord, target: str, spec: Ta
         )
     if record.deployment.image and not spec.image:
         found.append(Refusal(f"measured in an image: target {target} has to have `supervisor: compose` and an `image`"))
-    if record.gpus > 1:
-        found.append(Refusal(f"measured on {record.gpus} GPUs a server; a replica gets one"))
     return found
 
 
@@ -114,6 +113,30 @@ def of_packages(name: str, differing: Sequence[str]) -> list[Refusal]:
     more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
     reason = f"{name}: the interpreter's packages are not the measured ones: {', '.join(differing[:3])}{more}"
     return [Refusal(reason, "environment")]
+
+
+def of_image(name: str, measured: str | None, there: str | None) -> list[Refusal]:
+    """Another image than the measured one. `there`: the content id of the host's; None where it has none yet."""
+    if measured is None or there is None or there == measured:
+        return []
+    return [Refusal(f"{name}: the image is {there[:19]}, the measured one {measured[:19]}", "environment")]
+
+
+def after_reboot(spec: TargetSpec, facts: Mapping[str, HostFacts]) -> str:
+    """What of a target comes back by itself, in words. `facts` begins with the host of the router."""
+    router = ["router"] if spec.router.mode == "own" else []
+    if spec.supervisor == "systemd":
+        return f"systemd starts {' and '.join(['the replicas', *router])} again"
+    kept = ["replicas", *router] if spec.supervisor == "process" else router
+    hosts = list(facts) if spec.supervisor == "process" else list(facts)[: len(router)]
+    without = [name for name in hosts if _CRON not in facts[name].tools]
+    docker = ["docker starts the replicas again"] if spec.supervisor == "compose" else []
+    if without:
+        stay = (
+            f"no cron on {', '.join(without)}: {' and '.join(kept)} stay down there until the same command is run again"
+        )
+        return "; ".join([*docker, stay])
+    return "; ".join([*docker, *([f"cron starts {' and '.join(kept)} again"] if kept else [])])
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from engines.base import Endpoint
@@ -10,7 +9,6 @@ from engines.registry import get_engine
 from orchestrator.load import LoadClient
 from orchestrator.metrics import measure
 from orchestrator.promotion.release import Release, ReleaseRecord
-from orchestrator.promotion.routes import PIN_HEADER
 from orchestrator.records import request_frame
 from orchestrator.spec import WorkloadSpec
 
@@ -22,7 +20,6 @@ async def ask(
     asked: Release,
     endpoint: Endpoint,
     record: ReleaseRecord,
-    headers: Mapping[str, str] | None = None,
     warmup: int = 0,
 ) -> pd.DataFrame:
     """The smoke prompts of `record` to the release `asked`, greedily and as many at once as when measured: requests
@@ -32,13 +29,8 @@ async def ask(
     """
     prompts = [prompt.prompt() for prompt in record.smoke]
     workload = WorkloadSpec(request_timeout_s=record.request_timeout_s, max_tokens=record.max_tokens)
-    async with LoadClient(get_engine(asked.record.arm.engine), endpoint, workload, headers) as client:
+    async with LoadClient(get_engine(asked.record.arm.engine), endpoint, workload, endpoint.headers) as client:
         if warmup:
             await client.run(prompts[:warmup], 1, record.max_tokens)
         result = await client.run(prompts, min(record.promise.concurrency, len(prompts)), record.max_tokens)
     return measure(request_frame([answer.row(0.0) for answer in result.answers]))
-
-
-def pinned(release: str) -> Mapping[str, str]:
-    """Headers that bring a request to that release alone."""
-    return {PIN_HEADER: release}

@@ -14,10 +14,11 @@ from rich.text import Text
 
 @dataclass
 class Progress:
-    """Counts steps. `say` is a line that stays, `doing` what a terminal shows meanwhile."""
+    """Counts steps. `say` is a line that stays, `doing` what a terminal shows meanwhile; `taken` is for scripts."""
 
     console: Console
     total: int = 0
+    taken: list[dict[str, object]] = field(default_factory=list)
     _at: int = 0
     _title: str = ""
     _status: Status | None = field(default=None, repr=False)
@@ -31,6 +32,7 @@ class Progress:
 
     def skipped(self, title: str) -> None:
         self._at += 1
+        self.taken.append({"step": title, "seen": "done before", "seconds": 0.0, "done": True})
         self.say(f"{self._head()} {title:<14} done before")
 
     @contextmanager
@@ -38,20 +40,26 @@ class Progress:
         """One step; what it saw is put into the list."""
         self._at += 1
         self._title, seen = title, list[str]()
-        began = time.monotonic()
+        began, done = time.monotonic(), False
         try:
             with self.console.status(Text(title)) as self._status:
                 yield seen
+            done = True
         finally:
             self._status = None
-        self.say(f"{self._head()} {title:<14} {'; '.join(seen)}  ({time.monotonic() - began:.1f} s)")
+            took = time.monotonic() - began
+            self.taken.append({"step": title, "seen": "; ".join(seen), "seconds": round(took, 3), "done": done})
+        self.say(f"{self._head()} {title:<14} {'; '.join(seen)}  ({took:.1f} s)")
 
     @contextmanager
     def aside(self, title: str) -> Iterator[list[str]]:
         """Work that is no step of the plan."""
         seen = list[str]()
+        began = time.monotonic()
         with self.console.status(Text(title)):
             yield seen
+        took = time.monotonic() - began
+        self.taken.append({"step": title, "seen": "; ".join(seen), "seconds": round(took, 3), "done": True})
         self.say(f"{title}: {'; '.join(seen)}")
 
     def _head(self) -> str:

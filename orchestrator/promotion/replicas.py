@@ -30,20 +30,27 @@ Say = Callable[[str], None]
 
 
 def place(site: Site, release: Release, standing: Standing, facts: Mapping[str, HostFacts]) -> tuple[Replica, ...]:
-    """Where a release runs already, warm or because its promotion was cut off, or where it has room: one replica a
-    GPU, or `replicas` of a CPU release a host, on ports that nothing has. InputError without room."""
+    """Where a release runs already, warm or because its promotion was cut off, or where it has room: a replica on as
+    many GPUs as it was measured on, until fewer are left, or `replicas` of a CPU release a host, on ports that nothing
+    has. InputError without room."""
     coming = {standing.change.new.release: standing.change.new} if standing.change else {}
     known = (standing.known | coming).get(release.id)
     if known is not None:
         return known.replicas
     found: list[Replica] = []
     for name, host in site.hosts.items():
-        gpus: list[str | None] = [None] * site.spec.replicas
-        if release.record.gpu:
-            gpus = [gpu.uuid for gpu in facts[name].gpus]
-        ports = _free_ports(site, host, standing, len(gpus))
-        found += [Replica(host=name, port=port, gpu=gpu) for port, gpu in zip(ports, gpus, strict=True)]
+        shares = _gpu_shares(name, release, facts[name]) if release.record.gpu else [()] * site.spec.replicas
+        ports = _free_ports(site, host, standing, len(shares))
+        found += [Replica(host=name, port=port, gpus=gpus) for port, gpus in zip(ports, shares, strict=True)]
     return tuple(found)
+
+
+def _gpu_shares(name: str, release: Release, facts: HostFacts) -> list[tuple[str, ...]]:
+    """The host's GPUs, in their order, a replica's together."""
+    needed, there = release.record.gpus, [gpu.uuid for gpu in facts.gpus]
+    if len(there) < needed:
+        raise InputError(f"{name}: {len(there)} GPUs, a replica needs {needed}")
+    return [tuple(there[first : first + needed]) for first in range(0, len(there) - needed + 1, needed)]
 
 
 def _free_ports(site: Site, host: Host, standing: Standing, count: int) -> list[int]:
@@ -97,6 +104,18 @@ def start(site: Site, release: Release, placed: Placed) -> None:
         verify(site, host, release.id)
         site.supervisor.install(host, unit)
         site.supervisor.start(host, unit)
+
+
+def keep(site: Site, release: Release, placed: Placed) -> None:
+    """Have replicas that run go on for good, however long they were to stay warm."""
+    for replica in placed.replicas:
+        site.supervisor.start(site.hosts[replica.host], site.unit(release, replica))
+
+
+def expire(site: Site, release: Release, placed: Placed, after_s: float) -> None:
+    """Have replicas stop by themselves after so many seconds."""
+    for replica in placed.replicas:
+        site.supervisor.expire(site.hosts[replica.host], site.unit(release, replica), after_s)
 
 
 def wait_ready(site: Site, release: Release, placed: Placed, say: Say) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from functools import partial
 
 from orchestrator.errors import InputError
@@ -13,6 +15,32 @@ from orchestrator.promotion.progress import Progress
 from orchestrator.promotion.promote import finish, left_open, settle
 from orchestrator.promotion.release import Release
 from orchestrator.promotion.site import Site
+
+
+def outlook(site: Site) -> Sequence[str]:
+    """What going back would do. InputError where there is nothing to go back to."""
+    standing = site.journal.standing()
+    change = standing.change
+    if change is not None and change.kind is Kind.PROMOTE and not change.turned:
+        serving = standing.serving.release if standing.serving else "nothing"
+        return [
+            f"rollback  the promotion of {change.new.release}, which is not through, is undone; {serving} serves on"
+        ]
+    if change is not None and change.kind is Kind.ROLLBACK:
+        return [f"rollback  an earlier one to {change.new.release} goes on where it was cut off"]
+    leaving, previous = (change.new, standing.serving) if change else (standing.serving, standing.previous)
+    if previous is None or leaving is None:
+        raise _nothing_before(site)
+    warm = change is not None or time.time() < standing.warm_until
+    return [
+        f"rollback  {site.name} goes from {leaving.release} to {previous.release}, which "
+        f"{'is kept warm' if warm else 'was stopped when its warm time was over, and is started first'}",
+        f"after     {leaving.release} is drained and stopped; there is nothing to go back to then",
+    ]
+
+
+def _nothing_before(site: Site) -> InputError:
+    return InputError(f"{site.name}: there is no release before to go back to")
 
 
 def rollback(site: Site, progress: Progress, break_lock: bool = False) -> str:
@@ -30,7 +58,7 @@ def rollback(site: Site, progress: Progress, break_lock: bool = False) -> str:
             settle(course, None)
             previous = course.standing.previous
             if previous is None:
-                raise InputError(f"{site.name}: there is no release before to go back to")
+                raise _nothing_before(site)
             course.open(Kind.ROLLBACK, previous)
         _carry_out(course)
     return _serves(course)
@@ -52,7 +80,9 @@ def _carry_out(course: Course) -> None:
 
 def _ready(course: Course, release: Release, placed: Placed) -> str:
     warm = replicas.healthy(course.site, release, placed)
-    if not warm:
+    if warm:
+        replicas.keep(course.site, release, placed)
+    else:
         replicas.start(course.site, release, placed)
         replicas.wait_ready(course.site, release, placed, course.progress.doing)
     return f"{release.id} {'was warm' if warm else 'was started'}"

@@ -1,4 +1,7 @@
-"""nginx on a target's first host: write our file, test it, reload, and know when the new routes are in force."""
+"""nginx on a target's first host: write our file, test it, reload, and know when the new routes are in force.
+
+An instance of our own is a unit of the target's supervisor, which starts it again and, where it can, after a reboot.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from typing import Any
 from engines.registry import engine_names, get_engine
 from orchestrator.promotion import routes
 from orchestrator.promotion.errors import PromotionError
-from orchestrator.promotion.host import Finished, Host
+from orchestrator.promotion.host import Finished, Host, RouterSupervisor, Unit
 from orchestrator.promotion.routes import Routes
 from orchestrator.promotion.spec import RouterSpec
 
@@ -28,11 +31,34 @@ _ESTABLISHED = "01"
 
 @dataclass(frozen=True)
 class Router:
-    """The router of one target. `folder` is ours on the host; `include` the one file of ours that nginx reads."""
+    """The router of one target. `folder` is ours on the host; `include` the one file of ours that nginx reads.
+
+    `supervisor` keeps an instance of our own, as a unit called `name`.
+    """
 
     host: Host
     spec: RouterSpec
     folder: PurePosixPath
+    supervisor: RouterSupervisor
+    name: str
+
+    @property
+    def own(self) -> bool:
+        return self.spec.mode == "own"
+
+    @property
+    def unit(self) -> Unit:
+        return Unit(
+            name=self.name,
+            argv=(self.spec.program, *self._files()),
+            env={},
+            cwd=self.folder,
+            folder=self.folder / "unit",
+            release=self.folder,
+            models=(),
+            port=self.spec.port,
+            router=True,
+        )
 
     @property
     def include(self) -> PurePosixPath:
@@ -50,6 +76,10 @@ class Router:
     def running(self) -> bool:
         """Whether the router answers at all."""
         return self.generation() is not None
+
+    def lost_by_reboot(self) -> str:
+        """Why a reboot would not bring it back; empty where it does. The host's own nginx is the host's business."""
+        return self.supervisor.lost_by_reboot(self.host, self.unit) if self.own else ""
 
     def generation(self) -> str | None:
         """Which routes are in force; None where nothing of ours answers."""
@@ -74,8 +104,8 @@ class Router:
 
     def apply(self, wanted: Routes) -> None:
         """Bring the routes into force. PromotionError, with the routes before still in force, where nginx refuses."""
-        now = self.generation()
-        if now == wanted.generation:
+        now, kept = self.generation(), self._kept()
+        if now == wanted.generation and kept:
             return
         self._prepare()
         before = self.host.read(self.include)
@@ -85,14 +115,13 @@ class Router:
         if tested.code != 0:
             self._restore(before)
             raise PromotionError(f"{self.host.name}: nginx refuses the routes: {_last(tested)}")
-        self._load(running=now is not None)
+        self._load(kept)
         self._await(wanted.generation)
 
     def close(self) -> None:
         """Take our routes away, and the instance where it is our own."""
-        if self.spec.mode == "own":
-            if self.running():
-                self._nginx("-s", "quit")
+        if self.own:
+            self.supervisor.remove(self.host, self.unit)
             return
         if self.host.read(self.include) is not None:
             self.host.remove(self.include)
@@ -115,11 +144,11 @@ class Router:
         size = self.host.run(["stat", "-c", "%s", str(self.log)], timeout_s=_COMMAND_S)
         if size.code == 0 and int(size.out) > _LOG_LIMIT:
             self.host.run(["mv", str(self.log), f"{self.log}.1"], timeout_s=_COMMAND_S)
-            self._nginx("-s", "reopen")
+            self._load(kept=True)
 
     def _prepare(self) -> None:
         self.host.make_folder(self.folder / "tmp")
-        if self.spec.mode == "own":
+        if self.own:
             self.host.write(self.folder / "nginx.conf", self._main().encode())
 
     def _main(self) -> str:
@@ -131,15 +160,20 @@ class Router:
         else:
             self.host.write(self.include, before)
 
-    def _load(self, running: bool) -> None:
-        """A graceful reload: what is being answered goes on in the old workers. An own instance may have to start; a
-        pid file that a reboot left would have nginx signal whoever has that number now."""
-        starts = self.spec.mode == "own" and not running
-        done = self._nginx() if starts else self._nginx("-s", "reload")
-        if done.code != 0:
-            raise PromotionError(
-                f"{self.host.name}: nginx cannot be {'started' if starts else 'reloaded'}: {_last(done)}"
-            )
+    def _kept(self) -> bool:
+        """Whether nginx is in its supervisor's hands, or is the host's."""
+        return not self.own or self.supervisor.alive(self.host, self.unit)
+
+    def _load(self, kept: bool) -> None:
+        """A graceful reload: what is being answered goes on in the old workers. An own instance may have to start;
+        what is left of one whose supervisor died finishes its answers meanwhile."""
+        if self.own and kept:
+            self.supervisor.reload(self.host, self.unit)
+        elif self.own:
+            self.supervisor.install(self.host, self.unit)
+            self.supervisor.start(self.host, self.unit)
+        elif (done := self._nginx("-s", "reload")).code != 0:
+            raise PromotionError(f"{self.host.name}: nginx cannot be reloaded: {_last(done)}")
 
     def _await(self, generation: str) -> None:
         deadline = time.monotonic() + _IN_FORCE_S
@@ -152,10 +186,12 @@ class Router:
             time.sleep(_POLL_S)
 
     def _nginx(self, *arguments: str) -> Finished:
-        own = ["-p", str(self.folder), "-c", str(self.folder / "nginx.conf")] if self.spec.mode == "own" else []
-        early = ["-e", str(self.folder / "error.log")] if self.spec.mode == "own" else []
-        command = [self.spec.program, *early, *own, *arguments] if arguments != ("-v",) else [self.spec.program, "-v"]
-        return self.host.run(command, timeout_s=_COMMAND_S)
+        which = self._files() if self.own and arguments != ("-v",) else ()
+        return self.host.run([self.spec.program, *which, *arguments], timeout_s=_COMMAND_S)
+
+    def _files(self) -> tuple[str, ...]:
+        """Where an own instance starts to log, is at home and is configured."""
+        return ("-e", str(self.folder / "error.log"), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf"))
 
 
 def _paths() -> list[str]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from engines.base import Deployment, Endpoint
 from engines.home import home
 from engines.registry import get_engine
-from orchestrator.promotion.connecting import connected, supervisor_of
+from orchestrator.promotion.connecting import connected, router_supervisor_of, supervisor_of
 from orchestrator.promotion.host import LOOPBACK, Host, Supervisor, Unit
 from orchestrator.promotion.journal import Journal, Placed, Replica
+from orchestrator.promotion.place import ReplicaPlace
 from orchestrator.promotion.release import Release
 from orchestrator.promotion.router import Router
-from orchestrator.promotion.routes import Group
+from orchestrator.promotion.routes import PIN_HEADER, Group
 from orchestrator.promotion.spec import LocalTarget, TargetSpec
 
 GIB = 2**30
@@ -31,6 +32,8 @@ class Site:
     hosts: Mapping[str, Host]
     listen: Mapping[str, str]
     supervisor: Supervisor
+    digests: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Of folders on the hosts, by host and path; what lies there does not change while a site is open."""
 
     @property
     def first(self) -> Host:
@@ -47,7 +50,8 @@ class Site:
 
     @property
     def router(self) -> Router:
-        return Router(self.first, self.spec.router, self.root / "router")
+        keeper, name = router_supervisor_of(self.spec), f"orchestrate-{self.name}-router"
+        return Router(self.first, self.spec.router, self.root / "router", keeper, name)
 
     def release_folder(self, release: str) -> PurePosixPath:
         return self.root / "releases" / release
@@ -80,7 +84,7 @@ class Site:
             release=self.release_folder(release.id),
             models=tuple(self.model_folder(digest) for digest in release.models),
             port=replica.port,
-            gpu=replica.gpu,
+            gpus=replica.gpus,
             image=self.spec.image,
             memory_bytes=int(memory * GIB) if memory else None,
         )
@@ -103,16 +107,18 @@ class Site:
     def endpoint(self, release: Release, replica: Replica) -> Iterator[Endpoint]:
         """One replica, reachable from here."""
         host = self.hosts[replica.host]
+        place = ReplicaPlace(host, self.supervisor, self.unit(release, replica), self.digests)
         with host.forward(replica.port, self.listen[replica.host]) as port:
-            yield get_engine(release.record.arm.engine).endpoint(port)
+            yield replace(get_engine(release.record.arm.engine).endpoint(port), place=place)
 
     @contextmanager
     def front(self, release: Release) -> Iterator[Endpoint]:
-        """The router, reachable from here, as an endpoint that serves the release's model."""
+        """The router, reachable from here, as an endpoint of the release alone, whatever the sessions' shares are."""
         spec = self.spec.router
         with self.first.forward(spec.port, spec.address) as port:
             engine = get_engine(release.record.arm.engine)
-            yield replace(engine.endpoint(port), base_url=f"http://127.0.0.1:{port}")
+            url, pin = f"http://127.0.0.1:{port}", {PIN_HEADER: release.id}
+            yield replace(engine.endpoint(port), base_url=url, headers=pin)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from engines.base import Endpoint
+from engines.base import Endpoint, EngineError
 from engines.registry import get_engine
 from orchestrator.equivalence import compare_with, judge
 from orchestrator.promotion import probes
@@ -41,7 +41,7 @@ async def smoke(release: Release, endpoint: Endpoint, tpot_tolerance: float) -> 
 
     Some prompts are asked before to warm up, as before a trial.
     """
-    answers = await probes.ask(release, endpoint, release.record, warmup=WARMUP)
+    answers = await probes.ask(release, endpoint, release.record, WARMUP)
     failed = answers[~answers["ok"]]
     if len(failed):
         row = failed.iloc[0]
@@ -54,7 +54,12 @@ async def _texts(release: Release, endpoint: Endpoint, answers: pd.DataFrame) ->
     """How many answers part from the run's at a near-tie, by the engine's own ranking. PromotionError beyond that."""
     engine, record = get_engine(release.record.arm.engine), release.record
     agreement = compare_with(_side_by_side(release, answers), _SERVED, _MEASURED)
-    rankings = {item: await engine.ranking(endpoint, list(item.prefix)) for item in agreement.candidates}
+    try:
+        rankings = {item: await engine.ranking(endpoint, list(item.prefix)) for item in agreement.candidates}
+    except EngineError as error:
+        raise PromotionError(
+            f"{len(agreement.candidates)} answers are not the run's, and whether at a near-tie cannot be told: {error}"
+        ) from error
     (result,), _ = judge([agreement], rankings, record.near_tie_gap)
     if not result.passed:
         raise PromotionError(f"the answers are not the run's: {result.reason}")

@@ -135,7 +135,7 @@ def _measure(store: RunStore, trial: Trial, scenario: Scenario, draw: random.Ran
         window=(0.0, seconds),
     )
     telemetry, trees = _telemetry(seconds, draw, scenario.gpu), _trees(trial)
-    store.write_trial(record, request_frame(rows), telemetry, counters, stages, b"", trees)
+    store.trials.write(record, request_frame(rows), telemetry, counters, stages, b"", trees)
     for state in (TrialState.STARTED, record.state):
         entry = {"time": clock.isoformat(), "trial": trial.digest, "arm": arm.name, "block": trial.block}
         store.journal(JournalEntry(**entry, concurrency=trial.concurrency, state=state, slot="slot-0", reason=bad))
@@ -279,7 +279,7 @@ def _telemetry(seconds: float, draw: random.Random, gpu: bool) -> pd.DataFrame:
 
 
 def _decide(store: RunStore, plan: Plan, scenario: Scenario) -> None:
-    requests = store.requests()
+    requests = store.trials.requests()
     agreements = compare_texts(requests, plan.arms, plan.spec.selection.baseline)
     rankings = {}
     for agreement in agreements:
@@ -288,10 +288,11 @@ def _decide(store: RunStore, plan: Plan, scenario: Scenario) -> None:
             tokens = (candidate.expected, candidate.actual)
             rankings[candidate] = Ranking(tokens, (-0.5, -0.5 - scripted[number % len(scripted)]))
     gates, divergences = judge(agreements, rankings, 0.25)
-    rows = [divergence.model_dump() for divergence in divergences]
-    pd.DataFrame(rows, columns=list(_DIVERGENCE_COLUMNS)).to_parquet(store.folder / "equivalence.parquet")
-    decision = decide(plan, store.trials(), requests, gates)
-    store.write_outputs(make_outputs(plan, store.trials(), requests, decision.summaries, store.telemetry))
+    store.write_divergences(divergences)
+    decision = decide(plan, store.trials.records(), requests, gates)
+    store.write_outputs(
+        make_outputs(plan, store.trials.records(), requests, decision.summaries, store.trials.telemetry)
+    )
     store.write_decision(decision)
 
 
@@ -302,15 +303,3 @@ def _environment() -> dict[str, Any]:
         "software": {"orchestrate": "0.1.0", "python": "3.11.2", "torch": "2.13.0", "ray": "2.60.0"},
         "git": None,
     }
-
-
-_DIVERGENCE_COLUMNS = (
-    "arm",
-    "prompt_id",
-    "concurrency",
-    "position",
-    "expected_token",
-    "actual_token",
-    "gap",
-    "near_tie",
-)

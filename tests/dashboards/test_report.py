@@ -176,8 +176,8 @@ def test_failed_trials_without_numbers_are_shown(tmp_path: Path) -> None:
         "state": TrialState.FAILED,
         "reason": "engine died",
     }
-    failed = store.trials()[0].model_copy(update=blank)
-    store.write_trial(failed, request_frame([]), pd.DataFrame(), SpecCounters(), None, b"")
+    failed = store.trials.records()[0].model_copy(update=blank)
+    store.trials.write(failed, request_frame([]), pd.DataFrame(), SpecCounters(), None, b"")
     page = Page(render(load_run(store)))
     assert "Damaged files" not in page.words
     assert f"{failed.arm} 1 0 failed engine died" in page.words
@@ -286,6 +286,13 @@ def test_embedded_figures_cannot_end_their_script() -> None:
 def test_environment_is_flattened() -> None:
     values = {"a": {"b": 1, "c": {}}, "d": "text", "e": [1, "é"]}
     assert list(flatten(values)) == [("a.b", "1"), ("a.c", "{}"), ("d", "text"), ("e", '[1, "é"]')]
+    engine = {"packages_digest": "ab", "packages": {"torch": "2.9 cd", "numpy": "2.0 ef"}}
+    told = dict(flatten({"inputs": {"engines": {"vllm": engine}}, "packages": {"ray": "2"}}))
+    assert told == {
+        "inputs.engines.vllm.packages_digest": "ab",
+        "inputs.engines.vllm.packages": "2 installed",
+        "packages.ray": "2",
+    }
 
 
 def test_unknown_arms_in_records_still_have_a_look(winner_run: Run) -> None:

@@ -36,6 +36,13 @@ def test_an_option_that_no_setting_tells_of_is_not_compared() -> None:
     check_identity(IDENTITY, replace(ARM, options={"attention_backend": "the drafter's"}), deployment())
 
 
+def test_arms_that_answer_other_requests_are_refused() -> None:
+    asked = deployment().max_context
+    check_identity(replace(IDENTITY, settings={"max_context": asked}), ARM, deployment())
+    with pytest.raises(IdentityError, match=f"the server says max_context = {asked - 4}, the arm says {asked}"):
+        check_identity(replace(IDENTITY, settings={"max_context": asked - 4}), ARM, deployment())
+
+
 @pytest.mark.parametrize(
     ("field", "value"), [("method", Method.DFLASH), ("budget", 7), ("chain", True), ("dtype", "float16")]
 )

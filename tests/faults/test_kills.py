@@ -83,12 +83,12 @@ def test_a_killed_driver_leaves_nothing_and_the_sweep_is_resumed(cluster: Cluste
     stored = store.finished()
     plan = slow_plan(mark)
     assert set() < stored < {trial.digest for trial in plan.trials}
-    before = {digest: (store.trials_folder / digest / "trial.json").stat().st_mtime_ns for digest in stored}
+    before = {digest: (store.trials.folder / digest / "trial.json").stat().st_mtime_ns for digest in stored}
     output = io.StringIO()
     run_sweep(plan, store, CHOICE, Console(file=output, width=200), ANY_LOAD)
     assert store.finished() == {trial.digest for trial in plan.trials}
     assert f"{len(stored)} of 4 trials are stored; going on with the rest" in output.getvalue()
-    assert before == {d: (store.trials_folder / d / "trial.json").stat().st_mtime_ns for d in stored}
+    assert before == {d: (store.trials.folder / d / "trial.json").stat().st_mtime_ns for d in stored}
 
 
 @pytest.mark.slow

@@ -43,14 +43,14 @@ def test_every_failure_costs_its_own_trials_and_no_other(cluster: Cluster, tmp_p
     )
     store, output = new_store(tmp_path, plan), io.StringIO()
     run_sweep(plan, store, TWO, Console(file=output, width=300), ANY_LOAD)
-    records = {(record.arm, record.block): record for record in store.trials()}
+    records = {(record.arm, record.block): record for record in store.trials.records()}
     assert len(records) == 2 * (1 + len(FAILURES))
     for (name, _), record in records.items():
         expected = TrialState.VALID if name == "autoregressive" else TrialState.INVALID
         assert record.state is expected, (name, record.reason)
         assert bool(record.reason) == (name != "autoregressive")
         assert "\n" not in record.reason
-        assert (store.trials_folder / record.digest / "engine.log").read_bytes()
+        assert (store.trials.folder / record.digest / "engine.log").read_bytes()
     assert len(output.getvalue().splitlines()) == len(records) + 2 * len(FAILURES)
     assert marked(mark) == {}
 
@@ -64,9 +64,9 @@ def test_several_slots_share_the_units(cluster: Cluster, tmp_path: Path, mark: s
     store = new_store(tmp_path, plan)
     run_sweep(plan, store, TWO, Console(file=io.StringIO()), ANY_LOAD)
     assert store.finished() == {trial.digest for trial in plan.trials}
-    used = {(record.block, record.concurrency): record.slot for record in store.trials()}
+    used = {(record.block, record.concurrency): record.slot for record in store.trials.records()}
     assert set(used.values()) == {"slot-0", "slot-1"}
-    for record in store.trials():
+    for record in store.trials.records():
         assert record.slot == used[record.block, record.concurrency]
 
 

@@ -17,7 +17,8 @@ from orchestrator.plan import make_plan
 from orchestrator.prompts import load_prompts
 from orchestrator.records import TrialState
 from orchestrator.spec import SweepSpec
-from tests.engines.vllm.acting import deployment, distribution, model_folder
+from tests.engines.scripted import model_folder
+from tests.engines.vllm.acting import deployment, distribution
 from tests.faults.conftest import new_store
 from tests.orchestrator.acting import ANY_LOAD, MATCH
 from tests.orchestrator.processes import VARIABLE, eventually, marked
@@ -71,14 +72,14 @@ def test_every_fault_of_vllm_makes_its_own_trials_invalid_and_the_sweep_goes_on(
     plan = make_plan(spec, "local", {"vllm": deployed}, load_prompts(spec.workload.prompts))
     store, output = new_store(tmp_path, plan), io.StringIO()
     run_sweep(plan, store, Choice("local", 2, MATCH, ""), Console(file=output, width=300), ANY_LOAD)
-    records = {record.arm.replace("=", "@"): record for record in store.trials()}
-    assert len(store.trials()) == 2 * (2 + len(REASONS))
+    records = {record.arm.replace("=", "@"): record for record in store.trials.records()}
+    assert len(store.trials.records()) == 2 * (2 + len(REASONS))
     for name, reason in REASONS.items():
         record = records[name]
         assert record.state is TrialState.INVALID, (name, record.reason)
         assert reason in record.reason, name
         assert "\n" not in record.reason
-        assert (store.trials_folder / record.digest / "engine.log").read_bytes()
+        assert (store.trials.folder / record.digest / "engine.log").read_bytes()
     for name in ("autoregressive", GOOD):
         assert records[name].state is TrialState.VALID, records[name].reason
     assert eventually(lambda: marked(mark) == {}), marked(mark)

@@ -1,4 +1,4 @@
-"""Requests with known times, for tests of what is computed from them."""
+"""Requests and records with known values, for tests of what is computed from them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from orchestrator.records import REQUEST_COLUMNS
+from orchestrator.records import REQUEST_COLUMNS, JournalEntry, TrialRecord, TrialState
 
 
 def request(**changes: Any) -> dict[str, Any]:
@@ -58,6 +58,40 @@ def failed(**changes: Any) -> dict[str, Any]:
 
 
 def frame(*requests: dict[str, Any]) -> pd.DataFrame:
-    """As RunStore.requests gives them."""
+    """As Trials.requests gives them."""
     keys = {"trial": "object", "arm": "object", "concurrency": "int64", "block": "int64"}
     return pd.DataFrame(list(requests)).astype(keys | REQUEST_COLUMNS)
+
+
+def trial_record(digest: str = "t0", **changes: Any) -> TrialRecord:
+    """A valid trial of a second."""
+    values: dict[str, Any] = {
+        "digest": digest,
+        "arm": "arm",
+        "concurrency": 1,
+        "block": 0,
+        "state": TrialState.VALID,
+        "slot": "slot-0",
+        "identity": {},
+        "counters": {},
+        "stages": None,
+        "warmup_requests": 2,
+        "warmup_flat": True,
+        "started_at": "",
+        "duration": 1.0,
+        "window": (0.0, 1.0),
+    }
+    return TrialRecord(**values | changes)
+
+
+def journal_entry(trial: str, state: TrialState, slot: str = "slot-0", seconds: float = 0.0) -> JournalEntry:
+    return JournalEntry(
+        time="2026-03-14T09:00:00+00:00",
+        trial=trial,
+        arm="arm",
+        concurrency=1,
+        block=0,
+        state=state,
+        slot=slot,
+        seconds=seconds,
+    )

@@ -30,7 +30,7 @@ def stored(
     rows = requests(PLAN, {arm: gain * day for arm, gain in gains.items()}, seed)
     for record in records(PLAN):
         own = rows.loc[rows["trial"] == record.digest, list(REQUEST_COLUMNS)]
-        store.write_trial(record, own, pd.DataFrame(), SpecCounters(), None, b"")
+        store.trials.write(record, own, pd.DataFrame(), SpecCounters(), None, b"")
     return store
 
 
@@ -115,7 +115,7 @@ def test_another_drafter_or_driver_is_told_and_compared(tmp_path: Path) -> None:
 def test_prompts_of_one_name_and_two_texts_are_refused(tmp_path: Path) -> None:
     one = stored(tmp_path / "a", GAINS, 0)
     two = stored(tmp_path / "b", GAINS, 0)
-    path = next(iter(sorted(two.trials_folder.glob("*/requests.parquet"))))
+    path = next(iter(sorted(two.trials.folder.glob("*/requests.parquet"))))
     frame = pd.read_parquet(path)
     frame["prompt_token_ids"] = [[1, 2, 3]] * len(frame)
     frame.to_parquet(path)

@@ -23,7 +23,8 @@ from orchestrator.models import ResolvedModel
 from orchestrator.records import TrialState
 from orchestrator.slots import Slot
 from orchestrator.spec import EngineSpec, SweepSpec
-from tests.engines.vllm.acting import deployment, distribution, model_folder, vllm_trial
+from tests.engines.scripted import model_folder, scripted_trial
+from tests.engines.vllm.acting import arm, deployment, distribution
 from tests.orchestrator import scripted_docker
 from tests.orchestrator.acting import ANY_LOAD, MATCH
 from tests.orchestrator.processes import VARIABLE, eventually, marked, new_mark
@@ -131,7 +132,7 @@ class Bench:
         return deployment(**models | in_image | changes)
 
     async def run(self, deployed: Deployment) -> Measurement:
-        return await self.slot.run(vllm_trial(deployed, Method.NGRAM))
+        return await self.slot.run(scripted_trial(deployed, arm(Method.NGRAM)))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from orchestrator.plan import Plan
 from orchestrator.records import Decision, GateResult, TrialRecord, TrialState, Verdict
 from orchestrator.selection import Measurements
 from orchestrator.spec import SelectionSpec
-from tests.orchestrator.sample import failed, frame, request
+from tests.orchestrator.sample import failed, frame, request, trial_record
 from tests.orchestrator.test_plan import plan as planned
 
 GAINS = {"autoregressive": 1.0, "dflash": 1.2, "ddtree-budget=7": 1.3, "ddtree-budget=15": 1.4}
@@ -27,22 +27,7 @@ def plan(**changes: Any) -> Plan:
 
 def records(sweep: Plan) -> list[TrialRecord]:
     return [
-        TrialRecord(
-            digest=trial.digest,
-            arm=trial.arm.name,
-            concurrency=trial.concurrency,
-            block=trial.block,
-            state=TrialState.VALID,
-            slot="slot-0",
-            identity={},
-            counters={},
-            stages=None,
-            warmup_requests=2,
-            warmup_flat=True,
-            started_at="",
-            duration=1.0,
-            window=(0.0, 1.0),
-        )
+        trial_record(trial.digest, arm=trial.arm.name, concurrency=trial.concurrency, block=trial.block)
         for trial in sweep.trials
     ]
 
@@ -129,8 +114,8 @@ def test_a_tie_says_what_to_keep_and_why() -> None:
     assert (found.verdict, found.arm) == (Verdict.TIE, "autoregressive")
     assert found.points[0].candidate == "dflash"
     assert found.sentence == (
-        "tie at concurrency 1: keep autoregressive; the best other arm, dflash, decodes 0.99x as fast as "
-        "autoregressive at concurrency 1 (95 % CI 0.99 to 1.00, 24 held-out prompts), "
+        "tie at concurrency 1: keep autoregressive; the best other arm, dflash, decodes 1.01x as fast as "
+        "autoregressive at concurrency 1 (95 % CI 1.00 to 1.01, 24 held-out prompts), "
         "where a winner's interval lies above 1.02"
     )
 
@@ -246,7 +231,7 @@ def test_another_baseline_than_plain_decoding() -> None:
     sweep = plan(selection=SELECTION | {"baseline": "dflash"})
     found = decision(sweep)
     assert found.arm == "ddtree-budget=15"
-    assert "1.17x as fast as dflash" in found.sentence
+    assert "1.16x as fast as dflash" in found.sentence
     assert decision(sweep, gates=gates(sweep, dflash="3 of 48 texts differ")).verdict is Verdict.INVALID
 
 

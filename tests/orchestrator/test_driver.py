@@ -22,7 +22,8 @@ from orchestrator.pool import SlotLostError
 from orchestrator.records import TrialRecord, TrialState, request_frame
 from orchestrator.rounds import remaining
 from orchestrator.spec import dump_spec
-from orchestrator.store import RunStore, now
+from orchestrator.store import RunStore
+from orchestrator.times import now
 from tests.orchestrator.acting import CHOICE, plain, sweep_plan
 
 ARMS = [plain(), {"method": "dflash"}, {"method": "ddtree", "budget": 7}]
@@ -114,7 +115,7 @@ def test_a_unit_stays_on_its_slot_in_its_order(bench: Bench) -> None:
 def test_what_is_stored_is_not_measured_again(bench: Bench) -> None:
     bench.sweep()
     lost = bench.plan.trials[2]
-    (bench.store.trials_folder / lost.digest / "trial.json").unlink()
+    (bench.store.trials.folder / lost.digest / "trial.json").unlink()
     bench.sweep()
     assert bench.slots[0].ran == [lost]
     assert "5 of 6 trials are stored; going on with the rest" in bench.lines
@@ -149,7 +150,7 @@ def test_a_trial_that_never_counts_is_stored_with_its_reason_and_the_sweep_goes_
     bench.script = lambda trial, _: failed(trial, "slot-0", "it broke", now()) if trial == broken else valid(trial)
     bench.sweep()
     assert bench.slots[0].ran.count(broken) == 2
-    (record,) = [record for record in bench.store.trials() if record.state is not TrialState.VALID]
+    (record,) = [record for record in bench.store.trials.records() if record.state is not TrialState.VALID]
     assert (record.digest, record.state, record.reason) == (broken.digest, TrialState.FAILED, "it broke")
     assert len(bench.store.finished()) == 5
 
@@ -172,7 +173,7 @@ def test_a_sweep_whose_first_units_never_start_is_given_up(tmp_path: Path, monke
         "engine fake ended with exit code 2; --resume tries again"
     )
     assert [trial.digest for trial in bench.plan.trials[:6]] == [t.digest for t in bench.slots[0].ran[::2]]
-    assert len(bench.store.trials()) == 6
+    assert len(bench.store.trials.records()) == 6
     bench.script = lambda trial, _: valid(trial)
     bench.sweep()
     assert len(bench.store.finished()) == 12
@@ -185,7 +186,7 @@ def test_one_measured_trial_at_the_beginning_keeps_the_sweep_going(
     bench = Bench(tmp_path, monkeypatch, long_plan())
     bench.script = lambda trial, time: valid(trial) if trial == bench.plan.trials[good] else hopeless(trial, time)
     bench.sweep()
-    assert len(bench.store.trials()) == 12
+    assert len(bench.store.trials.records()) == 12
 
 
 def test_a_fast_failing_slot_does_not_speak_for_a_slow_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +195,7 @@ def test_a_fast_failing_slot_does_not_speak_for_a_slow_one(tmp_path: Path, monke
     bench.script = lambda trial, time: valid(trial) if trial.block == 1 else hopeless(trial, time)
     bench.sweep()
     assert {trial.block for trial in bench.slots[1].ran} == {1}
-    assert len(bench.store.trials()) == 12
+    assert len(bench.store.trials.records()) == 12
 
 
 def test_a_lost_slot_leaves_its_unit_to_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,11 +274,11 @@ def test_a_full_disk_is_one_line_and_nothing_half_written(bench: Bench, monkeypa
         f"{bench.store.folder}: cannot be written: No space left on device; make room, then --resume goes on"
     )
     assert bench.store.finished() == {trial.digest for trial in bench.plan.trials[:2]}
-    assert len(bench.store.trials()) == 2
+    assert len(bench.store.trials.records()) == 2
     monkeypatch.setattr(pd.DataFrame, "to_parquet", whole)
     bench.sweep()
     assert bench.slots[0].ran == list(bench.plan.trials[2:])
-    assert len(bench.store.requests()) == 6
+    assert len(bench.store.trials.requests()) == 6
 
 
 def test_an_interrupt_says_how_to_go_on(bench: Bench) -> None:

@@ -138,7 +138,7 @@ def test_an_engine_that_cannot_be_asked_fails_the_arms_that_differ(
     assert (results["wrong"].prompts, results["wrong"].exact, results["wrong"].near_ties) == (8, 0, 0)
     assert divergences == []
     assert "gate wrong: FAILED, 8 texts differ and the engine could not be asked" in output
-    decision = decide(plan, store.trials(), store.requests(), list(results.values()))
+    decision = decide(plan, store.trials.records(), store.trials.requests(), list(results.values()))
     assert "could not be asked" in decision.points[0].excluded["wrong"]
 
 

@@ -7,14 +7,15 @@ from rich.console import Console
 
 from engines.base import Arm, Method
 from orchestrator import sweep
-from orchestrator.cards import Shelf, is_running, progress, read_card
 from orchestrator.index import build_index, depth_shares, goodput_curves, open_index
 from orchestrator.metrics import summarise
-from orchestrator.records import JournalEntry, TrialState, Verdict
+from orchestrator.records import TrialState, Verdict
+from orchestrator.shelf import Shelf
 from orchestrator.spec import SloSpec
 from orchestrator.statistics import Bootstrap
 from orchestrator.store import RunStore
 from tests.dashboards.synthetic import LOAD, TIE, WINNER, plan_of, synthetic_run
+from tests.orchestrator.sample import journal_entry
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +30,12 @@ def fresh(tmp_path: Path) -> RunStore:
 
 def test_the_index_holds_what_the_trials_do(store: RunStore) -> None:
     index = build_index(store)
-    assert index.trials == store.trials()
+    assert index.trials == store.trials.records()
     columns = ["trial", "prompt_id", "first", "last", "output_tokens", "accepted"]
     order = ["trial", "prompt_id"]
-    ours, theirs = (f[columns].sort_values(order).reset_index(drop=True) for f in (index.requests, store.requests()))
+    ours, theirs = (
+        f[columns].sort_values(order).reset_index(drop=True) for f in (index.requests, store.trials.requests())
+    )
     pd.testing.assert_frame_equal(ours, theirs)
     assert index.problems == []
 
@@ -45,7 +48,7 @@ def test_only_texts_that_are_compared_are_kept(fresh: RunStore) -> None:
 
 
 def test_goodput_agrees_with_the_summary_at_every_limit(store: RunStore) -> None:
-    requests, trials = store.requests(), store.trials()
+    requests, trials = store.trials.requests(), store.trials.records()
     curves = goodput_curves(requests)
     arms = [Arm("dflash", "synthetic", Method.DFLASH), Arm("autoregressive", "synthetic", Method.AUTOREGRESSIVE)]
     for row in curves[curves["arm"].isin([a.name for a in arms])].iloc[1::61].to_dict("records"):
@@ -58,7 +61,7 @@ def test_goodput_agrees_with_the_summary_at_every_limit(store: RunStore) -> None
 
 
 def test_depth_shares_weigh_to_the_summarys(store: RunStore) -> None:
-    requests = store.requests()
+    requests = store.trials.requests()
     depths = depth_shares(requests)
     own = requests[(requests["arm"] == "dflash") & (requests["concurrency"] == 1)]
     steps = own.groupby("task")["verify_steps"].sum()
@@ -74,8 +77,8 @@ def test_a_stored_index_is_used_until_the_run_changes(fresh: RunStore, monkeypat
         again = open_index(fresh)
     pd.testing.assert_frame_equal(again.goodput, first.goodput)
     assert again.trials == first.trials
-    record, *_ = fresh.trials()
-    fresh.journal(_entry(record.digest, "later", TrialState.INVALID))
+    record, *_ = fresh.trials.records()
+    fresh.journal(journal_entry(record.digest, TrialState.INVALID, "later"))
     monkeypatch.setattr("orchestrator.index.build_index", _never)
     with pytest.raises(AssertionError, match="built again"):
         open_index(fresh)
@@ -89,8 +92,8 @@ def test_a_damaged_index_is_built_again(fresh: RunStore, name: str) -> None:
 
 
 def test_long_telemetry_keeps_its_worst_moment(fresh: RunStore) -> None:
-    record = fresh.trials()[0]
-    path = fresh.trials_folder / record.digest / "telemetry.parquet"
+    record = fresh.trials.records()[0]
+    path = fresh.trials.folder / record.digest / "telemetry.parquet"
     long = pd.DataFrame({"time": range(9000), "cpu_percent": 90.0, "available_bytes": 5e9})
     long.loc[4321, ["cpu_percent", "available_bytes"]] = [300.0, 1e9]
     long.to_parquet(path)
@@ -102,70 +105,12 @@ def test_long_telemetry_keeps_its_worst_moment(fresh: RunStore) -> None:
 
 
 def test_a_trial_that_belongs_elsewhere_is_left_out(fresh: RunStore) -> None:
-    record = fresh.trials()[0]
-    path = fresh.trials_folder / record.digest / "trial.json"
+    record = fresh.trials.records()[0]
+    path = fresh.trials.folder / record.digest / "trial.json"
     path.write_text(record.model_copy(update={"digest": "../../elsewhere"}).model_dump_json())
     index = build_index(fresh)
     assert "../../elsewhere" not in {trial.digest for trial in index.trials}
     assert len(index.problems) == 1
-
-
-def test_a_run_is_running_while_a_sweep_holds_it(fresh: RunStore) -> None:
-    assert not is_running(fresh)
-    (fresh.folder / "decision.json").unlink()
-    with fresh.lock():
-        assert is_running(fresh)
-    assert not is_running(fresh)
-
-
-def test_a_decided_run_that_is_taken_up_again_is_running(fresh: RunStore) -> None:
-    with fresh.lock():
-        assert is_running(fresh)
-
-
-def test_looking_does_not_keep_a_sweep_out(fresh: RunStore) -> None:
-    (fresh.folder / "decision.json").unlink()
-    with fresh.lock():
-        is_running(fresh)
-    with fresh.lock():
-        pass
-
-
-def test_progress_counts_each_trial_once_and_names_what_runs() -> None:
-    entries = [
-        _entry("a", "slot-0", TrialState.STARTED),
-        _entry("a", "slot-0", TrialState.INVALID, 4.0),
-        _entry("a", "slot-0", TrialState.STARTED),
-        _entry("a", "slot-0", TrialState.VALID, 6.0),
-        _entry("b", "slot-0", TrialState.STARTED),
-        _entry("c", "slot-1", TrialState.FAILED, 2.0),
-    ]
-    found = progress(None, entries)
-    assert (found.valid, found.invalid, found.failed, found.planned) == (1, 0, 1, None)
-    assert found.doing == ["slot-0: arm, block 0, 1 at once"]
-
-
-def test_the_time_left_is_that_of_the_trials_left(fresh: RunStore) -> None:
-    from orchestrator.spec import SweepSpec
-
-    spec = SweepSpec.model_validate(fresh.sweep())
-    entries = [_entry(str(n), "slot-0", TrialState.VALID, 10.0) for n in range(4)]
-    found = progress(spec, [*entries, _entry("next", "slot-0", TrialState.STARTED)])
-    assert found.planned == 24
-    assert found.seconds_left == pytest.approx(200.0)
-
-
-def test_cards_are_kept_until_a_file_changes(fresh: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf = Shelf(fresh.folder.parent)
-    card = shelf.card(fresh.folder.name)
-    assert card == read_card(fresh)
-    with monkeypatch.context() as patched:
-        patched.setattr("orchestrator.cards.read_card", _never)
-        assert shelf.card(fresh.folder.name) == card
-        assert Shelf(fresh.folder.parent).card(fresh.folder.name) == card
-    (fresh.folder / "decision.json").write_text("{")
-    assert shelf.card(fresh.folder.name).verdict is None
-    assert len(shelf.card(fresh.folder.name).problems) == 1
 
 
 def test_a_sweep_leaves_nothing_to_build_for_the_first_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,23 +119,10 @@ def test_a_sweep_leaves_nothing_to_build_for_the_first_opening(tmp_path: Path, m
     choice: Any = None  # every trial is there and no text differs: no slot is opened
     sweep.run(plan_of(TIE), store, choice, Console(quiet=True))
     monkeypatch.setattr("orchestrator.index.build_index", _never)
-    monkeypatch.setattr("orchestrator.cards.read_card", _never)
-    assert len(open_index(store).trials) == len(store.trials())
+    monkeypatch.setattr("orchestrator.shelf.read_card", _never)
+    assert len(open_index(store).trials) == len(store.trials.records())
     assert Shelf(tmp_path).card(store.folder.name).verdict is Verdict.TIE
 
 
 def _never(*_: Any) -> Any:
     raise AssertionError("built again")
-
-
-def _entry(trial: str, slot: str, state: TrialState, seconds: float = 0.0) -> JournalEntry:
-    return JournalEntry(
-        time="2026-03-14T09:00:00+00:00",
-        trial=trial,
-        arm="arm",
-        concurrency=1,
-        block=0,
-        state=state,
-        slot=slot,
-        seconds=seconds,
-    )

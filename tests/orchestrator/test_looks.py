@@ -21,7 +21,8 @@ from orchestrator.plan import Plan, Trial
 from orchestrator.records import REQUEST_COLUMNS, Decision, GateResult, Look, TrialState, Verdict, request_frame
 from orchestrator.rounds import open_points
 from orchestrator.spec import dump_spec
-from orchestrator.store import RunStore, now
+from orchestrator.store import RunStore
+from orchestrator.times import now
 from tests.orchestrator.acting import CHOICE, plain, sweep_plan
 from tests.orchestrator.sample import request
 
@@ -77,7 +78,7 @@ class Bench:
             for a in self.plan.arms
             if a.speculative
         ]
-        return decide(self.plan, self.store.trials(), self.store.requests(), gates, looks)
+        return decide(self.plan, self.store.trials.records(), self.store.trials.requests(), gates, looks)
 
     @property
     def lines(self) -> list[str]:
@@ -125,7 +126,7 @@ def test_a_killed_sweep_goes_on_where_it_was(bench: Bench) -> None:
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:1]) + '{"time": "cut')
     lost = {trial.digest for trial in whole if trial.block >= 5}
     for digest in lost:
-        (bench.store.trials_folder / digest / "trial.json").unlink()
+        (bench.store.trials.folder / digest / "trial.json").unlink()
     bench.sweep()
     assert {trial.digest for trial in bench.ran} == lost
     again = bench.store.looks()

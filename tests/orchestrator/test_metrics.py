@@ -11,29 +11,14 @@ from orchestrator.metrics.percentiles import indicative
 from orchestrator.records import ArmSummary, TrialRecord, TrialState
 from orchestrator.spec import SloSpec
 from orchestrator.statistics import Bootstrap
-from tests.orchestrator.sample import failed, frame, request
+from tests.orchestrator.sample import failed, frame, request, trial_record
 
 BOOTSTRAP = Bootstrap(0.95, 1000, 0)
 TREE = Arm("tree", "reference", Method.DDTREE, budget=3)
 
 
 def record(stages: dict[str, float] | None, digest: str = "t0") -> TrialRecord:
-    return TrialRecord(
-        digest=digest,
-        arm="tree",
-        concurrency=1,
-        block=0,
-        state=TrialState.VALID,
-        slot="slot-0",
-        identity={},
-        counters={},
-        stages=stages,
-        warmup_requests=2,
-        warmup_flat=True,
-        started_at="",
-        duration=1.0,
-        window=(0.0, 1.0),
-    )
+    return trial_record(digest, arm="tree", stages=stages)
 
 
 def summary(requests: pd.DataFrame, stages: dict[str, float] | None = None, slo: SloSpec | None = None) -> ArmSummary:

@@ -18,7 +18,7 @@ from orchestrator.outputs import CurvePoint, Outputs, Payoff, Rate
 from orchestrator.records import Interval, TrialRecord, TrialState
 from orchestrator.spec import SelectionSpec, SloSpec
 from orchestrator.statistics import Bootstrap, Estimate
-from tests.orchestrator.sample import frame, request
+from tests.orchestrator.sample import frame, request, trial_record
 
 PLAIN = Arm("autoregressive", "reference", Method.AUTOREGRESSIVE)
 CHAIN = Arm("dflash", "reference", Method.DFLASH)
@@ -32,23 +32,8 @@ def exact(value: float) -> Interval:
 
 def trial(arm: str, verify: float, drafted: int = 0, steps: int = 100, digest: str = "t", **more: Any) -> TrialRecord:
     stages = {"steps": float(steps), "draft": 0.1, "build": 0.0, "verify": verify, "commit": 0.0, "host": 0.1}
-    values: dict[str, Any] = {
-        "digest": digest,
-        "arm": arm,
-        "concurrency": 1,
-        "block": 0,
-        "state": TrialState.VALID,
-        "slot": "slot-0",
-        "identity": {},
-        "counters": {"verify_steps": steps, "drafted": drafted},
-        "stages": stages | {"prefill": 0.0},
-        "warmup_requests": 2,
-        "warmup_flat": True,
-        "started_at": "",
-        "duration": 1.0,
-        "window": (0.0, 1.0),
-    }
-    return TrialRecord(**values | more)
+    counters = {"verify_steps": steps, "drafted": drafted}
+    return trial_record(digest, **{"arm": arm, "counters": counters, "stages": stages | {"prefill": 0.0}} | more)
 
 
 def point(width: int, verify_ms: float, half: float = 0.0, concurrency: int = 1) -> CurvePoint:

@@ -1,7 +1,7 @@
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,16 +12,9 @@ from orchestrator import engine_log, process
 from orchestrator.engine_log import telling_line
 from orchestrator.process import EngineProcess
 from tests.orchestrator.acting import arm, deployment
-from tests.orchestrator.processes import VARIABLE, eventually, marked, new_mark
+from tests.orchestrator.processes import VARIABLE, eventually, marked
 
 ENGINE = FakeEngine()
-
-
-@pytest.fixture
-def mark() -> Iterator[str]:
-    value = new_mark()
-    yield value
-    assert marked(value) == {}, "an engine was left behind"
 
 
 async def started(subject: Arm, mark: str, **changes: Any) -> EngineProcess:

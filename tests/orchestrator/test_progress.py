@@ -5,12 +5,8 @@ import pytest
 from rich.console import Console
 
 from orchestrator.measure import failed
-from orchestrator.progress import Progress, clock, label, summary
+from orchestrator.progress import Progress, label, summary
 from tests.orchestrator.acting import trial
-
-
-def test_durations_read_as_clocks() -> None:
-    assert [clock(s) for s in (0, 9.6, 75, 3600, 3725, -1)] == ["0:00", "0:10", "1:15", "1:00:00", "1:02:05", "0:00"]
 
 
 def test_time_left_comes_from_the_trials_of_this_session_and_the_slots() -> None:

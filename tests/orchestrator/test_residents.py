@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -12,14 +12,7 @@ from orchestrator.plan import Trial
 from orchestrator.process import EngineProcess
 from orchestrator.residents import Residents
 from tests.orchestrator.acting import deployment, trial
-from tests.orchestrator.processes import VARIABLE, eventually, marked, new_mark
-
-
-@pytest.fixture
-def mark() -> Iterator[str]:
-    value = new_mark()
-    yield value
-    assert marked(value) == {}, "an engine was left behind"
+from tests.orchestrator.processes import VARIABLE, eventually, marked
 
 
 @pytest.fixture

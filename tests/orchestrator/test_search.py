@@ -18,10 +18,11 @@ from orchestrator.explore import Explorer, Field
 from orchestrator.measure import Measurement, failed
 from orchestrator.plan import Trial, make_plan
 from orchestrator.prompts import load_prompts
-from orchestrator.records import REQUEST_COLUMNS, TrialState, request_frame
-from orchestrator.search import Place, Probe, Searcher, finalists, front, reach, with_finalists
+from orchestrator.records import REQUEST_COLUMNS, Place, Probe, TrialState, request_frame
+from orchestrator.search import Searcher, finalists, front, reach, with_finalists
 from orchestrator.spec import SweepSpec
-from orchestrator.store import RunStore, now
+from orchestrator.store import RunStore
+from orchestrator.times import now
 from tests.orchestrator.acting import CHOICE, deployment
 from tests.orchestrator.sample import request
 from tests.orchestrator.sweeps import fake_sweep

@@ -1,7 +1,7 @@
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -13,14 +13,7 @@ from orchestrator.slots import Slot, check_cards, slot_options
 from orchestrator.spec import MatchSpec
 from orchestrator.validity import Limits
 from tests.orchestrator.acting import ANY_LOAD, MATCH, arm, deployment, trial
-from tests.orchestrator.processes import VARIABLE, eventually, marked, new_mark
-
-
-@pytest.fixture
-def mark() -> Iterator[str]:
-    value = new_mark()
-    yield value
-    assert marked(value) == {}, "an engine was left behind"
+from tests.orchestrator.processes import VARIABLE, eventually, marked
 
 
 @pytest.fixture

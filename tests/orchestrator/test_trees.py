@@ -2,13 +2,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from engines.base import Arm, DraftNode, DraftTree, Endpoint, EngineError, Method
 from engines.fake.adapter import FakeEngine
 from orchestrator.answer import Answer
 from orchestrator.prompts import Prompt
-from orchestrator.records import DraftTrees, TreeStep, TrialState
+from orchestrator.records import DraftTrees, TrialState
 from orchestrator.slots import Slot
 from orchestrator.trees import STEPS, record_trees
 from tests.orchestrator.acting import ANY_LOAD, MATCH, trial
@@ -100,22 +99,3 @@ async def test_a_trial_comes_with_its_trees_and_nothing_of_them_is_counted(monke
     first = measured.requests.sort_values("sent").iloc[0]
     assert (measured.trees.prompt_id, asked) == (first["prompt_id"], [list(first["prompt_token_ids"])])
     assert measured.counters.verify_steps == measured.requests["verify_steps"].sum()
-
-
-@pytest.mark.parametrize(
-    ("nodes", "accepted", "says"),
-    [
-        ([], [0], "no tree"),
-        ([(-1, 0), (0, 1), (2, 2)], [0], "no tree"),
-        ([(-1, 0), (-1, 1)], [0], "no tree"),
-        ([(-1, 0), (0, 2)], [0], "depths"),
-        ([(-1, 0), (0, 1), (0, 1)], [0, 1, 2], "no path"),
-        ([(-1, 0), (0, 1)], [1], "no path"),
-        ([(-1, 0), (0, 1)], [0, 3], "no path"),
-        ([(-1, 0), (0, 1)], [], "no path"),
-    ],
-)
-def test_steps_that_are_no_trees_are_refused(nodes: list[tuple[int, int]], accepted: list[int], says: str) -> None:
-    rows = [{"token_id": 1, "text": "", "parent": p, "depth": d, "log_prob": 0.0} for p, d in nodes]
-    with pytest.raises(ValidationError, match=says):
-        TreeStep.model_validate({"nodes": rows, "accepted": accepted, "bonus_id": 1, "bonus_text": ""})

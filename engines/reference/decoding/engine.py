@@ -90,7 +90,8 @@ class Engine:
         for sequence in self._sequences():
             if sequence.request.request_id == request_id:
                 self._drop(sequence)
-                return
+                break
+        self._pause_if_idle()
 
     def has_work(self) -> bool:
         """Whether a request waits or runs."""
@@ -144,12 +145,18 @@ class Engine:
     @torch.inference_mode()
     def step(self) -> list[Emission]:
         """Run one prefill chunk or one decode step; the tokens that came of it."""
+        if not self.has_work():
+            return []
         self._clock.start()
         if self._prefilling is None and self._waiting and len(self._running) < self._max_batch:
             self._prefilling = self._waiting.popleft()
-        if self._prefilling is not None:
-            return self._prefill(self._prefilling)
-        return self._decode() if self._running else []
+        emissions = self._prefill(self._prefilling) if self._prefilling is not None else self._decode()
+        self._pause_if_idle()
+        return emissions
+
+    def _pause_if_idle(self) -> None:
+        if not self.has_work():
+            self._clock.pause()
 
     def _prefill(self, sequence: Sequence) -> list[Emission]:
         result = self._decoder.prefill(sequence, len(self._running), PREFILL_CHUNK)

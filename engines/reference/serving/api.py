@@ -9,14 +9,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from engines.reference.serving.loop import (
+from engines.reference.serving.loop import LoopState
+from engines.reference.serving.outcomes import (
     BusyError,
     DeadError,
     FullError,
     Gone,
     LoadingError,
     LoopError,
-    LoopState,
     RefusedError,
 )
 from engines.reference.serving.schemas import ChatBody, CompletionBody, ConfigureBody, DraftTreesBody

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from engines.reference.decoding.request import Emission, SpecStats, TopLogprobs
-from engines.reference.serving.loop import Ticket
 from engines.reference.serving.text import TextStream
+from engines.reference.serving.ticket import Ticket
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from engines.reference.decoding.request import DraftTree, Emission, GenerationRequest, Method, SpecStats, StageTimes
+from engines.reference.serving.outcomes import BusyError, DeadError, FullError, Gone, LoadingError, RefusedError
 from engines.reference.serving.served import Loaded, ServedModel
+from engines.reference.serving.ticket import Ticket
 
 T = TypeVar("T")
 
@@ -54,57 +56,6 @@ class LoopState(StrEnum):
     LOADING = "loading"
     READY = "ready"
     FAILED = "failed"
-
-
-class LoopError(Exception):
-    """The decode loop cannot do it; the message is one line."""
-
-
-class BusyError(LoopError):
-    """Only possible while no request runs."""
-
-
-class FullError(LoopError):
-    """The waiting queue is full."""
-
-
-class RefusedError(LoopError):
-    """The engine cannot run this request or method."""
-
-
-class LoadingError(LoopError):
-    """The engine is not there yet."""
-
-
-class DeadError(LoopError):
-    """The engine has stopped after a fault."""
-
-
-class Gone(Exception):  # noqa: N818 (an outcome, not an error)
-    """The request was cancelled: its client went away or the server stops."""
-
-
-class Ticket:
-    """One running request, as asyncio sees it."""
-
-    def __init__(self, request_id: str, on_cancel: Callable[[str], None]) -> None:
-        self.request_id = request_id
-        self._events: asyncio.Queue[Emission | Exception] = asyncio.Queue()
-        self._on_cancel = on_cancel
-
-    async def next(self) -> Emission:
-        """The next step's tokens. Raises RefusedError, DeadError or Gone."""
-        event = await self._events.get()
-        if isinstance(event, Exception):
-            raise event
-        return event
-
-    def put(self, event: Emission | Exception) -> None:
-        self._events.put_nowait(event)
-
-    def cancel(self) -> None:
-        """Stop decoding; nothing happens where the request has already ended."""
-        self._on_cancel(self.request_id)
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,10 @@ from starlette.responses import JSONResponse, Response
 
 from engines.reference.decoding.request import DraftTree, GenerationRequest, Method, SamplingParams
 from engines.reference.serving.generation import Delta, deltas
-from engines.reference.serving.loop import (
-    DeadError,
-    DecodeLoop,
-    DecodingEngine,
-    Gone,
-    LoadingError,
-    LoopError,
-    LoopState,
-)
+from engines.reference.serving.loop import DecodeLoop, DecodingEngine, LoopState
 from engines.reference.serving.metrics import Metrics, Snapshot
 from engines.reference.serving.options import Options
+from engines.reference.serving.outcomes import DeadError, Gone, LoadingError, LoopError
 from engines.reference.serving.replies import (
     DONE,
     ChatShape,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -92,7 +93,7 @@ def _samples(bandwidth: float) -> Iterator[Row]:
     inputs = [data.logits(1, 64, VOCAB) for _ in range(4)]
     size, uniforms = inputs[0].numel() * 2, torch.rand(1, 64, device="cuda")
     for name, (heat, top_k, top_p) in SAMPLING.items():
-        settings = {
+        settings: dict[str, Any] = {
             "temperature": torch.tensor([heat], device="cuda"),
             "top_k": torch.tensor([top_k], device="cuda"),
             "top_p": torch.tensor([top_p], device="cuda"),

@@ -13,6 +13,7 @@ def sample_target(
     top_p: torch.Tensor,
     min_p: torch.Tensor,
     uniforms: torch.Tensor,
+    joint: bool,
 ) -> torch.Tensor:
     """int32 [B,N], as `ddtree.sample.sample_target`."""
     best, drawn = logits.max(dim=-1)
@@ -21,27 +22,40 @@ def sample_target(
     for request, heat in enumerate(temperature.tolist()):
         if heat > 0:
             cuts = (int(top_k[request]), float(top_p[request]), float(min_p[request]))
-            drawn[request] = _draw(logits[request].float(), best[request].float(), heat, cuts, uniforms[request])
+            rows = logits[request].float()
+            drawn[request] = _draw(rows, best[request].float(), heat, cuts, uniforms[request], joint)
     return drawn.to(torch.int32)
 
 
 def _draw(
-    rows: torch.Tensor, best: torch.Tensor, heat: float, cuts: tuple[int, float, float], uniforms: torch.Tensor
+    rows: torch.Tensor,
+    best: torch.Tensor,
+    heat: float,
+    cuts: tuple[int, float, float],
+    uniforms: torch.Tensor,
+    joint: bool,
 ) -> torch.Tensor:
     top_k, top_p, min_p = cuts
     weights = rows.sub(best[:, None]).div_(heat).exp_()
+    whole = _mass(weights)
     if 0 < top_k < rows.shape[1]:
         weights.masked_fill_(rows < torch.topk(rows, top_k, dim=-1).values[:, -1:], 0.0)
     if top_p < 1:
-        weights.masked_fill_(rows < _nucleus(rows, weights, top_p), 0.0)
+        goal = top_p * (whole if joint else _mass(weights))
+        weights.masked_fill_(rows < _nucleus(rows, weights, goal), 0.0)
     if min_p > 0:
         weights.masked_fill_(weights < min_p, 0.0)
     return _invert(weights, uniforms)
 
 
-def _nucleus(rows: torch.Tensor, weights: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Logit [N,1] at which each row's descending cumulative weight first reaches top_p of its total."""
-    mass = _spans(weights).double().sum(dim=-1, keepdim=True) * top_p
+def _mass(weights: torch.Tensor) -> torch.Tensor:
+    return _spans(weights).double().sum(dim=-1, keepdim=True)
+
+
+def _nucleus(rows: torch.Tensor, weights: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
+    """Logit [N,1] at which each row's descending cumulative weight first reaches `mass`; the lowest where it never
+    does.
+    """
     width = min(HEAD, rows.shape[1])
     while True:
         values, ids = torch.topk(rows, width, dim=-1)

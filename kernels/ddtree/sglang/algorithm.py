@@ -6,8 +6,9 @@ from typing import Any
 from sglang.srt.managers.overlap_utils import FutureMap
 from sglang.srt.speculative.dflash_utils import parse_dflash_draft_config
 from sglang.srt.speculative.spec_registry import CustomSpecAlgo
-from sglang.srt.utils.hf_transformers_utils import get_config
+from sglang.srt.utils.hf_transformers_utils import get_config, get_context_length
 
+from ddtree.sglang import limits
 from ddtree.sglang.settings import Settings
 
 NAME = "DDTREE"
@@ -56,7 +57,9 @@ class DDTreeAlgorithm(CustomSpecAlgo):  # type: ignore[misc]
         return block
 
     def handle_server_args(self, server_args: Any) -> None:
-        """Attribute writes only: 0.5.23 records them. The block size goes to the other processes by environment."""
+        """Attribute writes only: 0.5.23 records them. The block size and the context that was asked for go to the other
+        processes by environment.
+        """
         settings = Settings.of(os.environ)
         refuse(server_args)
         if settings.policy == "auto" and server_args.tp_size != 1:
@@ -68,6 +71,7 @@ class DDTreeAlgorithm(CustomSpecAlgo):  # type: ignore[misc]
         if settings.report is not None:
             settings.report.unlink(missing_ok=True)  # an older server's, which nobody may take for ours
         server_args.speculative_num_draft_tokens = settings.width(block)
+        _ask_for_room(server_args, settings, settings.width(block))
         server_args.speculative_num_steps = 1
         server_args.speculative_eagle_topk = 1
         server_args.max_running_requests = server_args.max_running_requests or _MAX_REQUESTS
@@ -99,9 +103,26 @@ def refuse(server_args: Any) -> None:
         raise ValueError("DDTREE needs --speculative-draft-model-path, the folder of a DFlash drafter")
 
 
+def _ask_for_room(server_args: Any, settings: Settings, width: int) -> None:
+    """--context-length is what requests may use, as without speculation: SGLang is asked for room for a tree more."""
+    asked = server_args.context_length
+    if asked is None:
+        os.environ.pop("DDTREE_CONTEXT", None)
+        return
+    models = (server_args.model_path, server_args.speculative_draft_model_path)
+    positions = min(get_context_length(_config(server_args, path)) for path in models)
+    server_args.context_length = limits.with_room(asked, settings.context, positions, width)
+    if server_args.context_length != asked or settings.context is None:
+        os.environ["DDTREE_CONTEXT"] = str(asked)
+
+
+def _config(server_args: Any, path: str) -> Any:
+    return get_config(path, trust_remote_code=server_args.trust_remote_code)
+
+
 def _block_size(server_args: Any) -> int:
     path = server_args.speculative_draft_model_path
-    config = get_config(path, trust_remote_code=server_args.trust_remote_code)
+    config = _config(server_args, path)
     block = parse_dflash_draft_config(draft_hf_config=config).resolve_block_size(default=None)
     if block is None:
         raise ValueError(f"the config of the drafter {path} names no block_size; set DDTREE_BLOCK_SIZE")

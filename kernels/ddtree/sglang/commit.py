@@ -92,7 +92,8 @@ def commit(
         chosen = logits.argmax(-1)
     else:
         draws = uniforms(sampling.seeds, verify.positions)
-        chosen = sample_target(logits, sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p, draws)
+        cuts = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
+        chosen = sample_target(logits, *cuts, draws, joint=True)
     acceptance = accept_greedy(verify.tree, chosen)
     compact_slots(pools, verify.slots, acceptance)
     features = gather_rows(hidden.view(rows, width, -1), acceptance)

@@ -15,6 +15,7 @@ def refuse(runner: Any) -> None:
         "hybrid or linear attention": hasattr(runner.token_to_kv_pool, "full_kv_pool")
         or not hasattr(runner.token_to_kv_pool, "k_buffer"),
         "an encoder": config.is_encoder_decoder,
+        "a KV cache sized after the graphs": getattr(runner.token_to_kv_pool, "post_capture_active", False),
         "a KV cache of another type than the model's": runner.kv_cache_dtype != config.dtype,
         "an added vocabulary": bool(getattr(_shard(runner), "num_added_elements", 0)),
     }
@@ -38,19 +39,32 @@ def refuse_drafter(worker: Any) -> None:
         raise ValueError(f"DDTREE does not serve drafters with {', '.join(found)}: {type(worker.draft_model).__name__}")
 
 
-def shorten_context(runner: Any, width: int) -> None:
-    """Lower the model's context to what a row of req_to_token holds together with what SGLang reserves after it.
+def with_room(asked: int, served: int | None, positions: int, width: int) -> int:
+    """The context to ask SGLang for, so that `asked` tokens can be served and a tree of `width` still fits after them;
+    never more than the models have positions. `served`: what a call before this one, in this process or in the one
+    that started it, was asked for: its answer comes back as `asked`.
+    """
+    if served is not None and asked == max(served, min(served + width, positions)):
+        return asked
+    return max(asked, min(asked + width, positions))
 
-    That is two trees, in whole pages. With pages of 1 the rows have room for one tree only, so that a request in the
-    last `width` tokens of the context would write into the next one's row. The scheduler reads the limit after this.
+
+def serve_context(runner: Any, width: int, wanted: int | None) -> int:
+    """Lower the model's context to what was asked for, or to what a row of req_to_token holds together with what
+    SGLang reserves after it. Returns it.
+
+    The reserve is two trees, in whole pages. With pages of 1 the rows have room for one tree only, so that a request in
+    the last `width` tokens of the context would write into the next one's row. The scheduler reads the limit later.
     """
     config, table = runner.model_config, runner.req_to_token_pool.req_to_token
     longest = int(table.shape[1]) - 2 * width - (runner.page_size - 1)
     if longest < 2:
         raise ValueError(f"DDTREE needs a context of more than {width} tokens at this budget, not {config.context_len}")
-    if longest < config.context_len:
-        logger.warning("DDTREE serves %d tokens of the context of %d", longest, config.context_len)
-        config.context_len = longest
+    wanted = wanted or int(config.context_len)
+    if longest < wanted:
+        logger.warning("DDTREE serves %d tokens of the context of %d", longest, wanted)
+    config.context_len = min(longest, wanted)
+    return int(config.context_len)
 
 
 def _shard(runner: Any) -> Any:

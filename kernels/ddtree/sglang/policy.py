@@ -8,16 +8,18 @@ is learnt from what was accepted.
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from functools import cached_property
 
 MEMORY = 0.95
 """How much of what is known after a step is kept in the next."""
+TRUST = 0.99
+"""The same for how far the drafter is believed: what is accepted in one step says little."""
 SWITCH = 0.01
 """How much better another width must be for a change."""
-HOST_BOUND = 1.15
-"""A step that takes so much longer than the GPU needs was kept waiting by the host, or the cost model is wrong."""
+STRIDE = 1.5
+"""How much longer or shorter than known one step may count: a pause of the host is no property of a width."""
 FORGET = 0.999
-"""How much of a width's slowness and of the shortest step is kept after each step, so that things are tried again."""
+"""How much of the other widths' ratios is kept after each step, so that what was slow is tried again."""
 
 Point = tuple[int, int, int]
 
@@ -28,14 +30,32 @@ class CostModel:
 
     points: Mapping[Point, float]
 
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return sorted({size for size, _, _ in self.points})
+
+    @cached_property
+    def _lines(self) -> dict[tuple[int, int], tuple[float, float, float]]:
+        """Of each (size, width): the nearest context, the time there, and the time for each token more."""
+        ends = {
+            (size, width): sorted(c for s, w, c in self.points if (s, w) == (size, width))
+            for size, width, _ in self.points
+        }
+        lines: dict[tuple[int, int], tuple[float, float, float]] = {}
+        for (size, width), contexts in ends.items():
+            near, far = contexts[0], contexts[-1]
+            rise = self.points[size, width, far] - self.points[size, width, near]
+            lines[size, width] = (near, self.points[size, width, near], rise / max(1, far - near))
+        return lines
+
+    def size(self, requests: int) -> int:
+        """The next larger number of requests that was measured, or the largest."""
+        return self._sizes[min(bisect_left(self._sizes, requests), len(self._sizes) - 1)]
+
     def step_ms(self, requests: int, width: int, context: float) -> float:
-        """For the next larger number of requests that was measured, and in a straight line over the context."""
-        sizes = sorted({size for size, at, _ in self.points if at == width})
-        size = sizes[min(bisect_left(sizes, requests), len(sizes) - 1)]
-        line = sorted((c, ms) for (s, at, c), ms in self.points.items() if (s, at) == (size, width))
-        (near, near_ms), (far, far_ms) = line[0], line[-1]
-        slope = (far_ms - near_ms) / (far - near) if far > near else 0.0
-        return near_ms + slope * max(0.0, context - near)
+        """For `size(requests)`, and in a straight line over the context."""
+        near, ms, slope = self._lines[self.size(requests), width]
+        return ms + slope * max(0.0, context - near)
 
     def as_json(self) -> list[dict[str, float]]:
         return [
@@ -52,9 +72,7 @@ class WidthPolicy:
         self._cost = cost
         self._expected = [1.0] * len(widths)
         self._promised = self._kept = 1e-9
-        self._host_ms = 0.0
-        self._shortest = inf
-        self._slower = [1.0] * len(widths)
+        self._ratios: dict[int, list[float]] = {}
         self._chosen = 0
 
     @property
@@ -72,26 +90,24 @@ class WidthPolicy:
 
     def _rate(self, index: int, requests: int, context: float) -> float:
         tokens = 1 + self.belief * (self._expected[index] - 1)
-        gpu_ms = self._slower[index] * self._cost.step_ms(requests, self._widths[index], context)
-        return tokens / max(self._host_ms, gpu_ms)
+        return tokens / (self._known(requests)[index] * self._cost.step_ms(requests, self._widths[index], context))
+
+    def _known(self, requests: int) -> list[float]:
+        """Of each width at so many requests: what a step took while serving, in terms of what start-up measured."""
+        return self._ratios.setdefault(self._cost.size(requests), [1.0] * len(self._widths))
 
     def learn(self, index: int, expected: Sequence[float], accepted: float) -> None:
         """After a step at widths[index]: tokens expected at each width, and drafts accepted, both per request."""
         self._expected = [MEMORY * old + (1 - MEMORY) * new for old, new in zip(self._expected, expected, strict=True)]
-        self._promised = MEMORY * self._promised + (expected[index] - 1)
-        self._kept = MEMORY * self._kept + accepted
+        self._promised = TRUST * self._promised + (expected[index] - 1)
+        self._kept = TRUST * self._kept + accepted
 
     def timed(self, index: int, requests: int, context: float, step_ms: float) -> None:
-        """The time from one step to the next: never less than the host needs, and its time where it is more than the
-        GPU's. What is longer than both says that this width costs more than start-up measured (for sampled requests,
-        say).
+        """The time from one step to the next: the GPU's, or the host's where the GPU waits for it. Each width is
+        corrected by itself, so a host that is slower than every width makes the widest one free.
         """
-        cost, slower = self._cost.step_ms(requests, self._widths[index], context), self._slower[index]
-        self._slower = [1 + FORGET * (other - 1) for other in self._slower]
-        self._shortest = min(self._shortest / FORGET, step_ms)
-        if step_ms <= HOST_BOUND * slower * cost:
-            self._host_ms = min(self._host_ms, step_ms)
-        elif step_ms <= HOST_BOUND * self._shortest:
-            self._host_ms = MEMORY * (self._host_ms or step_ms) + (1 - MEMORY) * step_ms
-            return
-        self._slower[index] = MEMORY * slower + (1 - MEMORY) * max(1.0, min(step_ms / cost, 2 * slower))
+        known, cost = self._known(requests), self._cost.step_ms(requests, self._widths[index], context)
+        before = known[index]
+        now = min(max(step_ms / cost, before / STRIDE), before * STRIDE)
+        known[:] = [1 + FORGET * (other - 1) for other in known]
+        known[index] = MEMORY * before + (1 - MEMORY) * now

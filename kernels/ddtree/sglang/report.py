@@ -10,7 +10,12 @@ from ddtree.sglang.settings import Settings
 
 
 def write(
-    path: Path, settings: Settings, widths: list[int], cost: Sequence[Mapping[str, float]] | None, checked: str
+    path: Path,
+    settings: Settings,
+    widths: list[int],
+    context: int,
+    cost: Sequence[Mapping[str, float]] | None,
+    checked: str,
 ) -> None:
     """Whole or not at all: the reader may be waiting for it."""
     words = {
@@ -22,6 +27,7 @@ def write(
         "topk": settings.candidates,
         "attention": settings.attention,
         "widths": widths,
+        "context": context,
         "cost_model": cost,
         "self_check": checked,
     }

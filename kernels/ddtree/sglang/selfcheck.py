@@ -4,6 +4,9 @@ For every captured batch size, full and padded, and for one beyond them, a few s
 emitted token is then held against plain forwards over the same text, which know nothing of trees: its logit must be the
 best one but for rounding. A mask that is not refilled, a wrong slot or a wrong position fails here (it would raise
 acceptance, and so look splendid in any benchmark).
+
+One token that rounding moved is no sign: in bfloat16 a near-tie may lie a tenth of a standard deviation below the best.
+A spoiled mask moves most tokens of a request, so a request is judged by the mean over its tokens.
 """
 
 import logging
@@ -20,8 +23,14 @@ if TYPE_CHECKING:
 PROMPT = 12
 STEPS = 3
 COMPARED = 10
-ROUNDING = {torch.float32: 0.01, torch.float16: 0.03, torch.bfloat16: 0.2}
-"""The largest distance from the best logit that is rounding, in standard deviations of the row."""
+ROUNDING = {torch.float32: 0.002, torch.float16: 0.01, torch.bfloat16: 0.05}
+"""How far below the best logit a request's tokens may lie on average, in standard deviations of the row."""
+OUTLIER = 10
+"""How many times as far one token may lie."""
+RESTLESS, LOOSEST = 4, 3
+"""A target whose plain forwards differ by the batch they are in (experts chosen at a near-tie) is allowed so many times
+that difference, up to so many times ROUNDING.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -34,12 +43,36 @@ def run(worker: "DDTreeWorker") -> str:
     """`passed`, or SelfCheckError in one line."""
     worst = 0.0
     with torch.inference_mode():
+        allowed = tolerance(ROUNDING[worker.model_runner.dtype], _unrest(worker))
         for lane in worker.lanes:
             for requests in _batches(worker, lane):
                 prompts, emitted = _generate(worker, lane, requests)
-                worst = max(worst, _compare(worker, lane, prompts, emitted))
-    logger.info("DDTREE self-check passed: largest distance from the best logit %.3f standard deviations", worst)
+                distances = _distances(worker, prompts, emitted)
+                worst = max(worst, judge(distances, allowed, f"width {lane.width}, batch size {requests}"))
+    logger.info("DDTREE self-check passed: farthest mean %.4f of %.4f standard deviations", worst, allowed)
     return "passed"
+
+
+def tolerance(rounding: float, unrest: float) -> float:
+    """The mean distance that a request may have."""
+    return max(rounding, min(RESTLESS * unrest, LOOSEST * rounding))
+
+
+def judge(distances: torch.Tensor, allowed: float, where: str) -> float:
+    """The greatest mean distance of a request, from distances [requests, places], NaN where it has no token.
+    SelfCheckError where a mean is above `allowed` or a token OUTLIER times as far; a distance that is no number fails.
+    """
+    told = ~distances.isnan()
+    means = distances.nansum(1) / told.sum(1).clamp(min=1)
+    farthest = float(distances.nan_to_num(0.0).max())
+    mean, at = means.max(0)
+    if not (float(mean) <= allowed and farthest <= OUTLIER * allowed):
+        raise SelfCheckError(
+            f"DDTREE self-check failed at {where}: the tokens of request {int(at)} lie {float(mean):.3f} standard "
+            f"deviations below the target's best ({allowed:.3f} is rounding), one {farthest:.2f}; the server would "
+            "change texts and does not serve"
+        )
+    return float(mean)
 
 
 def _batches(worker: "DDTreeWorker", lane: "Lane") -> list[int]:
@@ -75,28 +108,42 @@ def _generate(worker: "DDTreeWorker", lane: "Lane", requests: int) -> tuple[Text
     return prompts, emitted
 
 
-def _compare(worker: "DDTreeWorker", lane: "Lane", prompts: Texts, emitted: Texts) -> float:
-    """The largest distance, in standard deviations, of an emitted token from the best one of a plain forward.
-    SelfCheckError where it is more than rounding.
+def _distances(worker: "DDTreeWorker", prompts: Texts, emitted: Texts) -> torch.Tensor:
+    """[requests, COMPARED]: how far each emitted token lies below the best one of a plain forward, in standard
+    deviations of its row; NaN where a request has emitted less. A row that holds no numbers is infinitely far.
     """
-    worst, requests = 0.0, len(prompts)
+    requests = len(prompts)
     scratch = Scratch(worker, requests, PROMPT + COMPARED)
+    columns = []
     for place in range(COMPARED):
         texts = [prompt + tokens[:place] for prompt, tokens in zip(prompts, emitted, strict=True)]
-        logits = scratch.extend(texts).next_token_logits.float()
-        live = [request for request in range(requests) if place < len(emitted[request])]
-        if not live:
-            break
-        said = torch.tensor([emitted[request][place] for request in live], device=logits.device)
-        rows = logits[live]
-        distances = (rows.max(-1).values - rows.gather(1, said[:, None])[:, 0]) / rows.std(-1)
-        distance, at = distances.max(0)
-        worst = max(worst, float(distance))
-        if not float(distance) <= ROUNDING[worker.model_runner.dtype]:
-            raise SelfCheckError(
-                f"DDTREE self-check failed at width {lane.width}, batch size {requests}: token {place} of request "
-                f"{live[int(at)]} is {float(distance):.2f} standard deviations below the target's best; the server "
-                "would change texts and does not serve"
-            )
+        said = torch.tensor([tokens[place] if place < len(tokens) else 0 for tokens in emitted])
+        distances = _below_best(scratch.extend(texts).next_token_logits, said)
+        live = torch.tensor([place < len(tokens) for tokens in emitted])
+        columns.append(distances.nan_to_num(float("inf")).where(live, float("nan")))
     scratch.clear()
-    return worst
+    return torch.stack(columns, 1)
+
+
+def _below_best(logits: torch.Tensor, said: torch.Tensor) -> torch.Tensor:
+    """[requests] on the CPU: distance of a token from the best of its row, in standard deviations of the row."""
+    rows = logits.float()
+    chosen = rows.gather(1, said.to(rows.device)[:, None])[:, 0]
+    return ((rows.max(-1).values - chosen) / rows.std(-1)).cpu()
+
+
+def _unrest(worker: "DDTreeWorker") -> float:
+    """The same distance between plain forwards alone: of what is best for a text by itself, in a batch of others. The
+    greatest mean of a text.
+    """
+    count = min(8, worker.model_runner.req_to_token_pool.size)
+    random = torch.Generator().manual_seed(0)
+    texts = torch.randint(worker.model_runner.model_config.vocab_size, (count, PROMPT + COMPARED), generator=random)
+    among, alone = (Scratch(worker, rows, PROMPT + COMPARED) for rows in (count, 1))
+    means = torch.zeros(count)
+    for length in range(PROMPT, PROMPT + COMPARED):
+        prefixes = texts[:, :length].tolist()
+        best = torch.cat([alone.extend([prefix]).next_token_logits.argmax(-1) for prefix in prefixes])
+        means += _below_best(among.extend(prefixes).next_token_logits, best) / COMPARED
+    among.clear()
+    return float(means.max())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 MAX_NODES = 256
 MAX_TOPK = 32
+MAX_CONTEXT = 2**31 - 1
 ATTENTION = ("kernel", "stock")
 LADDER = (16, 32, 64, 128)
 
@@ -15,7 +16,8 @@ class Settings:
     """`budget` counts draft nodes without the root; with policy `auto` it is the widest tree that may be chosen.
 
     attention: `kernel` verifies with ddtree.tree_attention, `stock` with SGLang's extend kernel and a custom mask.
-    block_size and topk: None takes the drafter's own and min(budget, 32).
+    block_size and topk: None takes the drafter's own and min(budget, 32). context: tokens to serve, None for what fits.
+    ladder: widths that policy `auto` chooses among, beside the block's and the widest.
     """
 
     budget: int
@@ -24,12 +26,15 @@ class Settings:
     attention: str = "kernel"
     block_size: int | None = None
     topk: int | None = None
+    ladder: tuple[int, ...] = LADDER
+    context: int | None = None
     report: Path | None = None
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "Settings":
         """From DDTREE_BUDGET (1 to 255, or `auto` with DDTREE_MAX_BUDGET), DDTREE_CHAIN, DDTREE_ATTENTION,
-        DDTREE_BLOCK_SIZE, DDTREE_TOPK and DDTREE_REPORT. ValueError in one line.
+        DDTREE_BLOCK_SIZE, DDTREE_TOPK, DDTREE_LADDER (16,32) and DDTREE_REPORT; from DDTREE_CONTEXT too,
+        which the plugin sets itself. ValueError in one line.
         """
         automatic = environ.get("DDTREE_BUDGET") == "auto"
         name = "DDTREE_MAX_BUDGET" if automatic else "DDTREE_BUDGET"
@@ -44,6 +49,8 @@ class Settings:
             attention=_choice(environ, "DDTREE_ATTENTION", ATTENTION),
             block_size=_integer(environ, "DDTREE_BLOCK_SIZE", 2, MAX_NODES),
             topk=_integer(environ, "DDTREE_TOPK", 1, MAX_NODES),
+            ladder=_ladder(environ.get("DDTREE_LADDER")),
+            context=_integer(environ, "DDTREE_CONTEXT", 1, MAX_CONTEXT),
             report=Path(report) if report else None,
         )
 
@@ -63,7 +70,16 @@ class Settings:
         widest = self.width(block_size)
         if self.policy == "fixed":
             return [widest]
-        return sorted({block_size, *(width for width in LADDER if block_size < width < widest), widest})
+        return sorted({block_size, *(width for width in self.ladder if block_size < width < widest), widest})
+
+
+def _ladder(text: str | None) -> tuple[int, ...]:
+    if not text:
+        return LADDER
+    widths = text.split(",")
+    if not all(width.isdecimal() and 2 <= int(width) <= MAX_NODES for width in widths):
+        raise ValueError(f"DDTREE_LADDER is {text!r}, allowed are widths of 2 to {MAX_NODES}, as in 16,32")
+    return tuple(map(int, widths))
 
 
 def _integer(environ: Mapping[str, str], name: str, low: int, high: int) -> int | None:

@@ -130,6 +130,7 @@ SYMBOLS = (
     Symbol(f"{_SPECULATIVE}.draft_worker_common:make_draft_block_spec_info", ("draft_token_num", "device")),
     Symbol(f"{_SPECULATIVE}.draft_worker_common:make_draft_input_v2", ("bonus_tokens", "new_seq_lens")),
     Symbol("sglang.srt.utils.hf_transformers_utils:get_config", ("model", "trust_remote_code")),
+    Symbol("sglang.srt.utils.hf_transformers_utils:get_context_length", ("config",)),
     Symbol(
         "sglang.srt.model_executor.runner.decode_cuda_graph_runner:DecodeCudaGraphRunner",
         ("model_runner", "attn_backend", "speculative_num_draft_tokens"),

@@ -106,16 +106,19 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         cost = profile.measure(self) if len(steps) > 1 else None
         if cost is not None:
             self._policy = WidthPolicy(steps, cost)
-        self._ready()
+        context = self._ready()
         if get_tp_group().rank_in_group == 0 and self.settings.report is not None:
-            report.write(self.settings.report, self.settings, steps, cost.as_json() if cost else None, checked)
+            measured = cost.as_json() if cost else None
+            report.write(self.settings.report, self.settings, steps, context, measured, checked)
 
-    def _ready(self) -> None:
-        """Leave SGLang as if no step had run, and keep every request inside its row of req_to_token."""
+    def _ready(self) -> int:
+        """Leave SGLang as if no step had run, and keep every request inside its row of req_to_token. The context that
+        is served.
+        """
         runner = self.model_runner
         runner.war_fastpath_read_done_event = None
         runner.shared_read_done_event = None  # the same in 0.5.23
-        limits.shorten_context(runner, self.backend.verify.width)
+        return limits.serve_context(runner, self.backend.verify.width, self.settings.context)
 
     def _lane(self, width: int) -> Lane:
         """SGLang captured the widest one already."""

@@ -119,6 +119,7 @@ def draw(
     LOW: tl.constexpr,
     CAPACITY: tl.constexpr,
     TILE: tl.constexpr,
+    JOINT: tl.constexpr,
 ):
     row = tl.program_id(0)
     request = row // nodes
@@ -133,6 +134,7 @@ def draw(
         least_weight = tl.load(min_p + request)
         cut = tl.full([], float("-inf"), tl.float32)
         _, weights = whole_of(part_max, part_sum, scale, row, parts, PARTS)
+        whole = tl.sum(weights, axis=0)
         listed += row.to(tl.int64) * parts * CAPACITY
         compact = (k > 0) | (p < 1) | (least_weight > 0)
         count = tl.where(part < parts, TILE, 0)
@@ -164,8 +166,10 @@ def draw(
                 weights = weight_of_parts(
                     base, listed, count, most, vocab, compact, peak, scale, cut, 0.0, PARTS, CHUNK, CAPACITY, TILE
                 )
-            if p < 1:
-                goal = p * tl.sum(weights, axis=0)
+            left = tl.sum(weights, axis=0)
+            goal = p * (whole if JOINT else left)
+            # Where top-k left less than that, top-p cuts nothing; the margin is for sums in another order.
+            if (p < 1) & (left > goal * 1.00001):
                 nucleus = search(
                     base,
                     listed,

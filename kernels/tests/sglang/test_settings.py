@@ -45,6 +45,8 @@ def test_a_step_is_never_narrower_than_a_block() -> None:
         ({"DDTREE_BUDGET": "auto"}, "DDTREE_MAX_BUDGET is not set"),
         ({"DDTREE_BUDGET": "7", "DDTREE_CHAIN": "yes"}, "DDTREE_CHAIN is 'yes', allowed are 0, 1"),
         ({"DDTREE_BUDGET": "7", "DDTREE_ATTENTION": "fa3"}, "allowed are kernel, stock"),
+        ({"DDTREE_BUDGET": "7", "DDTREE_LADDER": "16,x"}, "DDTREE_LADDER is '16,x', allowed are widths of 2 to 256"),
+        ({"DDTREE_BUDGET": "7", "DDTREE_LADDER": "16,"}, "as in 16,32"),
         ({"DDTREE_BUDGET": "7", "DDTREE_BLOCK_SIZE": "1"}, "allowed is 2 to 256"),
     ],
 )
@@ -58,3 +60,5 @@ def test_one_width_for_a_fixed_budget_and_a_ladder_for_an_automatic_one() -> Non
     assert Settings(4).widths(8) == [8]
     assert Settings(63, "auto").widths(8) == [8, 16, 32, 64]
     assert Settings(47, "auto").widths(16) == [16, 32, 48]
+    told = Settings.of({"DDTREE_BUDGET": "auto", "DDTREE_MAX_BUDGET": "127", "DDTREE_LADDER": "8,48,96,200"})
+    assert told.widths(16) == [16, 48, 96, 128]

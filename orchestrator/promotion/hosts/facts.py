@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from orchestrator.promotion.host import Gpu, Host, HostError, HostFacts
 
-TOOLS = ("nginx", "docker", "systemctl", "rsync", "python3")
+TOOLS = ("nginx", "docker", "systemctl", "rsync", "python3", "crontab")
 
 _SMI = "nvidia-smi"
 _SMI_FIELDS = "name,uuid,memory.total,driver_version"

@@ -2,13 +2,15 @@
 
 The server has the host's network, because the same command has to serve under every supervisor, and binds what it is
 told. Everything else is closed: its root and mounts are read-only, it has no capability and no root user, and sees
-one GPU. The image has to have `python3`; one that is not on the host is pulled when the unit is installed.
+its GPUs alone. The image has to have `python3`; one that is not on the host is pulled when the unit is installed.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 from orchestrator.engine_log import telling_line
 from orchestrator.promotion.host import Finished, Host, HostError, Unit
@@ -18,6 +20,16 @@ from orchestrator.promotion.supervisors.environment import environment
 _FILE = "compose.yaml"
 _ENVIRONMENT = "unit.env"
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_END = "until"
+_RESTART = "unless-stopped"
+_POLICY = "{{.HostConfig.RestartPolicy.Name}}"
+_IDENTITY = "{{.Id}}{{range .RepoDigests}} {{.}}{{end}}"
+_CAT = "import sys; sys.stdout.write(open(sys.argv[1]).read())"
+_LATER = """\
+setsid -f sh -c 'sleep "$1"; [ "$(cat "$2")" = "$3" ] && exec docker stop --time 600 "$4"' sh "$@" \
+    < /dev/null > /dev/null 2>&1
+"""
+"""Stop container $4 after $1 seconds, if file $2 still says $3 then: a start in between removes it."""
 _LOGS = 'docker logs --tail "$1" "$2" 2>&1'
 _ASK_S = 120.0
 _PULL_S = 3600.0
@@ -46,7 +58,21 @@ class ComposeSupervisor:
         _compose(host, unit, "config", "--quiet")
 
     def start(self, host: Host, unit: Unit) -> None:
+        _check_image(host, unit)
+        host.remove(unit.folder / _END)
         _compose(host, unit, "up", "--detach", "--no-build")
+        for container in _containers(host, unit):
+            _must(host, ["docker", "update", "--restart", _RESTART, container], _ASK_S)
+
+    def expire(self, host: Host, unit: Unit, after_s: float) -> None:
+        """By a process that waits on the host; Docker itself ends no container at a time."""
+        for container in _containers(host, unit):
+            moment = f"{time.time() + after_s:.3f}"
+            _must(host, ["docker", "update", "--restart", "no", container], _ASK_S)
+            host.write(unit.folder / _END, moment.encode())
+            _must(
+                host, ["sh", "-c", _LATER, "sh", f"{after_s:.0f}", str(unit.folder / _END), moment, container], _ASK_S
+            )
 
     def stop(self, host: Host, unit: Unit, timeout_s: float) -> None:
         if _installed(host, unit):
@@ -63,6 +89,33 @@ class ComposeSupervisor:
     def log(self, host: Host, unit: Unit, lines: int) -> str:
         found = _containers(host, unit, "--all")
         return _must(host, ["sh", "-c", _LOGS, "sh", str(lines), found[0]], _ASK_S).out if found else ""
+
+    def lost_by_reboot(self, host: Host, unit: Unit) -> str:
+        """Docker itself has to be enabled on the host."""
+        found = _containers(host, unit, "--all")
+        if not found:
+            return "there is no container"
+        policy = _must(host, ["docker", "inspect", "--format", _POLICY, found[0]], _ASK_S).out.strip()
+        return "" if policy == _RESTART else f"its container's restart policy is {policy!r}"
+
+    def read(self, host: Host, unit: Unit, path: PurePosixPath) -> bytes | None:
+        found = _containers(host, unit)
+        if not found:
+            return None
+        done = host.run(["docker", "exec", found[0], "python3", "-c", _CAT, str(path)], timeout_s=_ASK_S)
+        if done.code and "FileNotFoundError" not in done.err:
+            raise HostError(f"{host.name}: docker exec failed: {telling_line(done.err) or done.code}")
+        return done.out.encode() if done.code == 0 else None
+
+
+def _check_image(host: Host, unit: Unit) -> None:
+    """HostError unless the host's image has the content that was asked for: a registry's digest, or an image's id."""
+    asked = (unit.image or "").rpartition("@")[2]
+    found = host.run(["docker", "image", "inspect", "--format", _IDENTITY, unit.image or ""], timeout_s=_ASK_S)
+    there = {word.rpartition("@")[2] for word in found.out.split()}
+    if asked not in there:
+        told = ", ".join(sorted(there)) or telling_line(found.err) or "no digest"
+        raise HostError(f"{host.name}: {unit.image}: the image on this host is another one: {told}")
 
 
 def _installed(host: Host, unit: Unit) -> bool:

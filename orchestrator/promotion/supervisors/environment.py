@@ -8,5 +8,5 @@ from orchestrator.promotion.host import Unit
 
 
 def environment(unit: Unit) -> Mapping[str, str]:
-    """The unit's variables, and the one GPU it may see: none for a CPU."""
-    return {**unit.env, "CUDA_VISIBLE_DEVICES": unit.gpu or ""}
+    """The unit's variables, and the GPUs it may see: none for a CPU."""
+    return {**unit.env, "CUDA_VISIBLE_DEVICES": ",".join(unit.gpus)}

@@ -1,12 +1,14 @@
 """Units as plain processes under a keeper of ours: no root, no init system, nothing installed but Python.
 
-They outlive the orchestrator and its SSH connection, not a reboot. What a unit's folder holds:
-`unit.json` (its variables too, so it is its owner's only), `keeper.pyz`, `state.json`, `keeper.lock`, `server.log*`.
+They outlive the orchestrator and its SSH connection, and come back after a reboot where there is cron: each has a line
+of the user's crontab. What a unit's folder holds: `unit.json` (its variables too, so it is its owner's only),
+`keeper.pyz`, `state.json`, `keeper.lock`, `inherited.json`, `until`, `server.log*`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from orchestrator.promotion.host import Host, HostError, Unit
@@ -35,6 +37,7 @@ class ProcessSupervisor:
             "env": environment(unit),
             "cwd": str(unit.cwd),
             "memory_bytes": unit.memory_bytes or 0,
+            "drains": unit.router,
         }
         _replace(host, unit.folder / _KEEPER, archive.build())
         _replace(host, unit.folder / "unit.json", json.dumps(command, indent=1).encode())
@@ -46,25 +49,43 @@ class ProcessSupervisor:
         if _KEEPER in host.listing(unit.folder):
             self._ask(host, unit, "stop", f"{timeout_s:g}", within_s=timeout_s + _MARGIN_S)
 
+    def expire(self, host: Host, unit: Unit, after_s: float) -> None:
+        if _KEEPER in host.listing(unit.folder):
+            self._ask(host, unit, "expire", f"{after_s:g}")
+
+    def reload(self, host: Host, unit: Unit) -> None:
+        self._ask(host, unit, "reload")
+
     def remove(self, host: Host, unit: Unit) -> None:
         self.stop(host, unit, _REMOVE_S)
         host.remove(unit.folder)
 
     def alive(self, host: Host, unit: Unit) -> bool:
         """Also False for a server whose keeper was killed: it runs, but nobody would start it again."""
-        if _KEEPER not in host.listing(unit.folder):
-            return False
-        answer = self._ask(host, unit, "status")
-        try:
-            state = json.loads(answer)
-            return bool(state.get("kept", False) and state.get("running", False))
-        except (ValueError, AttributeError) as error:
-            raise HostError(f"{host.name}: {unit.name}: its keeper answers {answer[:80]!r}") from error
+        state = self._state(host, unit)
+        return bool(state.get("kept", False) and state.get("running", False))
+
+    def lost_by_reboot(self, host: Host, unit: Unit) -> str:
+        return str(self._state(host, unit).get("lost_by_reboot", "it was never started"))
+
+    def read(self, host: Host, unit: Unit, path: PurePosixPath) -> bytes | None:
+        """The server sees what the host sees."""
+        return host.read(path)
 
     def log(self, host: Host, unit: Unit, lines: int) -> str:
         if _LOG not in host.listing(unit.folder):
             return ""
         return host.run(["tail", "-n", str(lines), str(unit.folder / _LOG)], timeout_s=_ASK_S).out
+
+    def _state(self, host: Host, unit: Unit) -> Mapping[str, object]:
+        """Empty for a unit that is not installed or was never started."""
+        if _KEEPER not in host.listing(unit.folder):
+            return {}
+        answer = self._ask(host, unit, "status")
+        try:
+            return dict(json.loads(answer))
+        except (ValueError, TypeError) as error:
+            raise HostError(f"{host.name}: {unit.name}: its keeper answers {answer[:80]!r}") from error
 
     def _ask(self, host: Host, unit: Unit, action: str, *more: str, within_s: float = _ASK_S) -> str:
         keeper = [self._python, "-IS", str(unit.folder / _KEEPER)]

@@ -17,7 +17,7 @@ _GPU_DEVICES = ("char-nvidia", "char-nvidia-frontend", "char-nvidiactl", "char-n
 
 def service(unit: Unit, system: bool, environment_file: PurePosixPath) -> str:
     """A service for the system's manager or for a user's."""
-    return _template("unit.service.j2").render(
+    return _template("router.service.j2" if unit.router else "unit.service.j2").render(
         unit=unit, system=system, environment_file=environment_file, gpu_devices=_GPU_DEVICES
     )
 

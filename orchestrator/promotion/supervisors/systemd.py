@@ -1,7 +1,8 @@
 """Units as hardened systemd services: of the system where we are root, else of the user who logs in.
 
-A service of the system runs as a user that exists only while it runs, and sees no home. A service of a user needs
-lingering, or it would end with the login. Both come back after a reboot. What they print is in the journal.
+A service of the system runs as a user that exists only while it runs (nginx aside, whose master needs root), and sees
+no home. A service of a user needs lingering, or it would end with the login. Both come back after a reboot. What they
+print is in the journal.
 """
 
 from __future__ import annotations
@@ -37,14 +38,20 @@ class _Manager:
     host: Host
     system: bool
     folder: PurePosixPath
-    systemctl: tuple[str, ...]
-    journalctl: tuple[str, ...]
+    variables: tuple[str, ...] = ()
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        return () if self.system else ("--user",)
 
     def file(self, unit: Unit) -> PurePosixPath:
         return self.folder / f"{unit.name}.service"
 
     def ask(self, *words: str) -> Finished:
-        return self.host.run([*self.systemctl, *words], timeout_s=_ASK_S)
+        return self.call("systemctl", *self.scope, *words)
+
+    def call(self, *words: str) -> Finished:
+        return self.host.run([*self.variables, *words], timeout_s=_ASK_S)
 
     def must(self, *words: str) -> None:
         finished = self.ask(*words)
@@ -54,7 +61,10 @@ class _Manager:
 
     def state(self, unit: Unit) -> str:
         """`active`, `activating`, `deactivating`, `inactive` or `failed`."""
-        return self.ask("show", "--property=ActiveState", "--value", unit.name).out.strip()
+        return self.show(unit, "ActiveState")
+
+    def show(self, unit: Unit, name: str) -> str:
+        return self.ask("show", f"--property={name}", "--value", unit.name).out.strip()
 
 
 class SystemdSupervisor:
@@ -78,6 +88,7 @@ class SystemdSupervisor:
         manager = _manager(host)
         if not manager.system:
             _linger(host)
+        manager.ask("stop", _timer(unit))
         manager.ask("reset-failed", unit.name)
         manager.must("enable", "--quiet", unit.name)
         if manager.ask("start", unit.name).code:
@@ -86,10 +97,32 @@ class SystemdSupervisor:
                 f"{host.name}: {unit.name} did not start: {_failure(lambda: self.log(host, unit, _LOG_LINES))}"
             )
 
+    def reload(self, host: Host, unit: Unit) -> None:
+        _manager(host).must("kill", "--kill-who=main", "--signal=SIGHUP", unit.name)
+
+    def expire(self, host: Host, unit: Unit, after_s: float) -> None:
+        """By a timer that lasts until the next reboot, which a disabled service does not survive either."""
+        manager = _manager(host)
+        if host.read(manager.file(unit)) is None:
+            return
+        manager.must("disable", "--quiet", unit.name)
+        manager.ask("stop", _timer(unit))
+        when = (
+            f"--unit={unit.name}-end",
+            f"--on-active={after_s:.0f}s",
+            "--timer-property=AccuracySec=1s",
+            "--collect",
+        )
+        then = ("systemctl", *manager.scope, "stop", unit.name)
+        finished = manager.call("systemd-run", *manager.scope, "--quiet", *when, *then)
+        if finished.code:
+            raise HostError(f"{host.name}: systemd-run: {finished.err.strip() or finished.code}")
+
     def stop(self, host: Host, unit: Unit, timeout_s: float) -> None:
         manager = _manager(host)
         if host.read(manager.file(unit)) is None:
             return
+        manager.ask("stop", _timer(unit))
         manager.must("disable", "--quiet", unit.name)
         manager.must("stop", "--no-block", unit.name)
         if _down(manager, unit, timeout_s):
@@ -113,27 +146,39 @@ class SystemdSupervisor:
     def alive(self, host: Host, unit: Unit) -> bool:
         return _manager(host).state(unit) == "active"
 
+    def lost_by_reboot(self, host: Host, unit: Unit) -> str:
+        said = _manager(host).ask("is-enabled", unit.name)
+        return "" if said.code == 0 else f"systemd says {said.out.strip() or said.err.strip() or said.code}"
+
+    def read(self, host: Host, unit: Unit, path: PurePosixPath) -> bytes | None:
+        """Through the service's own file system, in which /tmp is private."""
+        pid = _manager(host).show(unit, "MainPID")
+        if pid in ("", "0"):
+            return None
+        finished = host.run(["cat", f"/proc/{pid}/root{path}"], timeout_s=_ASK_S)
+        if finished.code and "No such file" not in finished.err:
+            raise HostError(f"{host.name}: {unit.name}: {finished.err.strip() or finished.code}")
+        return finished.out.encode() if finished.code == 0 else None
+
     def log(self, host: Host, unit: Unit, lines: int) -> str:
-        command = [
-            *_manager(host).journalctl,
-            unit.name,
-            "--lines",
-            str(lines),
-            "--output=cat",
-            "--no-pager",
-            "--quiet",
-        ]
-        return host.run(command, timeout_s=_ASK_S).out
+        manager = _manager(host)
+        which = ("--unit" if manager.system else "--user-unit", unit.name)
+        how = ("--lines", str(lines), "--output=cat", "--no-pager", "--quiet")
+        return manager.call("journalctl", *which, *how).out
+
+
+def _timer(unit: Unit) -> str:
+    return f"{unit.name}-end.timer"
 
 
 def _manager(host: Host) -> _Manager:
     identity, home = host.run(["sh", "-c", 'id -u; echo "$HOME"'], timeout_s=_ASK_S).out.splitlines()
     if identity == "0":
         folder = PurePosixPath("/etc/systemd/system")
-        return _Manager(host, True, folder, ("systemctl",), ("journalctl", "--unit"))
-    runtime = ("env", f"XDG_RUNTIME_DIR=/run/user/{identity}")
+        return _Manager(host, True, folder)
+    variables = ("env", f"XDG_RUNTIME_DIR=/run/user/{identity}")
     folder = PurePosixPath(home) / ".config/systemd/user"
-    return _Manager(host, False, folder, (*runtime, "systemctl", "--user"), (*runtime, "journalctl", "--user-unit"))
+    return _Manager(host, False, folder, variables)
 
 
 def _failure(log: Callable[[], str]) -> str:
@@ -179,4 +224,5 @@ def _check(host: Host, unit: Unit, system: bool) -> None:
 
 
 def _paths(unit: Unit) -> Iterator[PurePosixPath]:
-    yield from (PurePosixPath(unit.argv[0]), unit.cwd, unit.folder, unit.release, *unit.models)
+    named = (PurePosixPath(word) for word in unit.argv if word.startswith("/"))
+    yield from (*named, unit.cwd, unit.folder, unit.release, *unit.models)

@@ -62,7 +62,7 @@ def damage(folder: Path) -> None:
     store = synthetic_run(folder, WINNER)
     (folder / "decision.json").write_text('{"verdict":')
     (folder / "environment.json").write_text("nothing")
-    first, second, *_ = sorted(store.trials_folder.iterdir())
+    first, second, *_ = sorted(store.trials.folder.iterdir())
     (first / "requests.parquet").write_bytes(b"PAR1")
     (second / "trial.json").write_text("{")
     (folder / "index").mkdir()

@@ -109,6 +109,7 @@ class Server:
             told
             | {
                 "version": VERSION,
+                "context_length": options.context_length + (self.width if self.budget else 0),
                 "dtype": "float16" if SCRIPT == "other_dtype" else options.dtype,
                 "device": "cuda",
                 "speculative_num_draft_tokens": self.width or None,
@@ -248,6 +249,7 @@ def report(options: argparse.Namespace) -> None:
         "attention": "stock" if SCRIPT == "other_attention" else os.environ["DDTREE_ATTENTION"],
         "policy": "auto" if automatic else "fixed",
         "widths": [7, budget] if automatic else [budget],
+        "context": options.context_length - 40 * (SCRIPT == "short_context"),
         "cost_model": None,
         "self_check": "token 3 of prompt 1 differs" if SCRIPT == "self_check" else "passed",
     }

@@ -66,11 +66,14 @@ def test_options_become_flags_and_variables(monkeypatch: pytest.MonkeyPatch) -> 
         "DDTREE_ATTENTION": "stock",
         "DDTREE_BLOCK_SIZE": "4",
         "DDTREE_TOPK": "6",
+        "DDTREE_LADDER": "",
+        "DDTREE_CONTEXT": "",
     }
     assert told["SGLANG_PLUGINS"] == "ddtree"
     automatic = ENGINE.env(tree(63, policy="auto"), deployment())
     assert (automatic["DDTREE_BUDGET"], automatic["DDTREE_MAX_BUDGET"]) == ("auto", "63")
-    assert (automatic["DDTREE_BLOCK_SIZE"], automatic["DDTREE_TOPK"]) == ("", ""), "inherited ones do not count"
+    own = ("DDTREE_BLOCK_SIZE", "DDTREE_TOPK", "DDTREE_CONTEXT")
+    assert [automatic[name] for name in own] == ["", "", ""], "inherited ones do not count"
     assert automatic["DDTREE_ATTENTION"] == "kernel"
 
 

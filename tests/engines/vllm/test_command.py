@@ -13,7 +13,8 @@ import pytest
 from engines.base import Arm, EngineError, Method
 from engines.vllm import repair
 from engines.vllm.adapter import VllmEngine
-from tests.engines.vllm.acting import VERSIONS, arm, deployment, model_folder, software
+from tests.engines.scripted import model_folder
+from tests.engines.vllm.acting import VERSIONS, arm, deployment, software
 from tests.engines.vllm.server import parse
 
 ENGINE = VllmEngine()

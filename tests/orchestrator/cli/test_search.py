@@ -54,7 +54,7 @@ def test_a_search_finds_a_tree_and_the_comparison_stops_when_it_is_clear(
     assert {cell.arm for cell in outputs.positions} == {decision.arm}
     inputs = store.environment()["inputs"]
     assert inputs["prompts"]["count"] == 32
-    assert store.trials()[0].hardware["cpu"] == store.environment()["cpu"]
+    assert store.trials.records()[0].hardware["cpu"] == store.environment()["cpu"]
     again = invoke("sweep", tmp_path / "sweep.yaml", "--runs", runs, "--resume", "--json")
     assert again.exit_code == 0
     assert json.loads(again.stdout)["arm"] == decision.arm

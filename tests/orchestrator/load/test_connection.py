@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -45,6 +46,22 @@ async def test_events_of_one_read_share_its_stamp_and_are_counted_as_coalesced()
     assert (answer.coalesced, answer.chunks, answer.chunk_tokens) == (2, 4, [1, 1, 1, 1])
     assert result.coalesced_share == 0.5
     assert (answer.first, answer.last) == (first, others[0])
+
+
+async def test_each_of_many_reads_keeps_its_own_stamp_though_they_are_parsed_together() -> None:
+    pieces = [HEAD, *(chunked(token(n)) for n in range(40)), chunked(usage(40) + event("[DONE]")) + END]
+    result, _ = await answered(pieces, pause_s=0.01)
+    (answer,) = result.answers
+    assert answer.token_ids == list(range(40))
+    assert min(after - before for before, after in pairwise(answer.chunk_times)) > 0.005
+    assert answer.coalesced == 0
+
+
+async def test_what_came_before_a_time_out_is_in_the_answer_and_so_is_what_was_wrong_with_it() -> None:
+    kept, _ = await answered([HEAD, chunked(token(1)), chunked(token(2))], request_timeout_s=0.4)
+    assert kept.answers[0].token_ids == [1, 2]
+    broken, _ = await answered([HEAD, chunked(token(1)), chunked(b"data: {half\n\n")], request_timeout_s=0.4)
+    assert broken.answers[0].error == "a chunk is not JSON: {half"
 
 
 async def test_an_event_belongs_to_the_read_that_ends_it() -> None:
@@ -100,8 +117,8 @@ async def test_a_length_is_as_good_as_chunks() -> None:
         ([HEAD + b"zz\r\nnonsense"], "the answer is not HTTP: "),
         ([whole(b"data: {half\n\n")], "a chunk is not JSON: {half"),
         ([whole(b"data: [1]\n\n")], "a chunk is not an object: [1]"),
-        ([whole(b'data: {"choices": 5}\n\n')], 'a chunk cannot be read: {"choices": 5}'),
-        ([whole(b'data: {"choices": [7]}\n\n')], 'a chunk cannot be read: {"choices": [7]}'),
+        ([whole(b'data: {"choices": 5}\n\n')], 'a chunk cannot be read: {"choices":5}'),
+        ([whole(b'data: {"choices": [7]}\n\n')], 'a chunk cannot be read: {"choices":[7]}'),
         ([whole(event({"choices": [{"delta": {"content": 7}}]}), usage(1))], "a chunk cannot be read: "),
         ([whole(event({"error": {"message": "out of\nmemory"}}))], "the server broke off: out of memory"),
         ([whole(b"data: \xff\xfe\n\n")], "a chunk is not JSON: "),

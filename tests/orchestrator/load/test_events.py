@@ -1,9 +1,10 @@
+import json
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.load.events import EventSplitter
+from orchestrator.load.events import EventSplitter, parsed_together
 
 STREAM = 'data: {"a": "ü€"}\r\n\r\n: a comment\n\nevent: x\ndata: one\ndata:two\n\ndata: [DONE]\n\n'.encode()
 EVENTS = ['{"a": "ü€"}'.encode(), b"one\ntwo", b"[DONE]"]
@@ -22,3 +23,35 @@ def test_an_event_without_its_blank_line_has_not_come() -> None:
     parser = EventSplitter()
     assert parser.feed(b"data: half\n") == []
     assert parser.feed(b"\n") == [b"half"]
+
+
+PIECES = [
+    b'data: {"a": "x\\n\\ndata: y"}\n\n',
+    b"data: 1,2\n\n",
+    b"data: ",
+    b"3\n\n",
+    b"\n\ndata: 4\n\n",
+    b": ping\n\n",
+    b"data: \n\n",
+    b"data: 5\n\ndata: 6\n\n",
+    b"data: 7\r\n\r\n",
+    b"data: [DONE]\n\n",
+    b"event: x\ndata: 8\n\n",
+    b"data: 9",
+]
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.lists(st.sampled_from(PIECES), max_size=5))
+def test_bodies_parsed_together_are_one_event_each_as_the_splitter_has_them(bodies: list[bytes]) -> None:
+    splitter = EventSplitter()
+    events = [splitter.feed(body) for body in bodies]
+    together = parsed_together(bodies)
+    if together is not None:
+        assert splitter.between
+        assert together == [json.loads(event) for (event,) in events], "each body has one"
+
+
+def test_bodies_of_one_event_each_are_parsed_together() -> None:
+    bodies = [b'data: {"a": "\\n\\ndata: y"}\n\n', 'data: ["ü"]\n\n'.encode(), b"data: 3\n\n"]
+    assert parsed_together(bodies) == [{"a": "\n\ndata: y"}, ["ü"], 3]

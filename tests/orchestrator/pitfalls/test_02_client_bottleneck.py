@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
@@ -13,10 +14,14 @@ import pytest
 from engines.base import Endpoint
 from engines.fake.adapter import FakeEngine
 from orchestrator import process
+from orchestrator.load import connection
 from orchestrator.load.client import LoadClient
+from orchestrator.load.reply import Read, Reply
+from orchestrator.load.stream import Stream, as_it_is
 from orchestrator.prompts import Prompt
 from orchestrator.spec import WorkloadSpec
 from tests.orchestrator.acting import arm, deployment
+from tests.orchestrator.load.raw import END, HEAD, chunked, event, token, usage
 
 PROMPT = Prompt("p", "chat", (("user", "Hello"),))
 TOKENS, STEP_MS = 60, 20.0
@@ -72,3 +77,53 @@ async def test_the_client_has_a_process_and_counts_its_own_time(server: Endpoint
         assert client.worker.pid != os.getpid()
         assert client.worker.cores
     assert 0 < result.cpu_s < BUSY_S
+
+
+class Hands:
+    """A clock that stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Wire(asyncio.Transport):
+    """A transport that goes nowhere but has a socket."""
+
+    def __init__(self, end: socket.socket) -> None:
+        super().__init__({"socket": end})
+
+    def abort(self) -> None:
+        raise AssertionError("the answer is sound")
+
+
+async def test_a_stamp_is_of_when_a_read_came_and_not_of_when_there_was_time_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Reads come each second, and every parsing of some takes a minute."""
+    hands, feed = Hands(), Reply.feed
+    monkeypatch.setattr(connection, "perf_counter", hands)
+
+    def slowly(reply: Reply, reads: Sequence[Read]) -> None:
+        hands.now += 60.0
+        feed(reply, reads)
+
+    monkeypatch.setattr(Reply, "feed", slowly)
+    servers = socket.create_server(("127.0.0.1", 0))
+    ours = socket.create_connection(servers.getsockname())
+    line, stream = connection.Connection(as_it_is), Stream(0)
+    line.connection_made(Wire(ours))
+    asking = asyncio.create_task(line.ask(b"request", stream, 60.0))
+    await asyncio.sleep(0)
+    came = []
+    for piece in [HEAD, *(chunked(token(number)) for number in range(20)), chunked(usage(20) + event("[DONE]")) + END]:
+        hands.now += 1.0
+        came.append(hands.now)
+        line.data_received(piece)
+    await asking
+    assert stream.times == came[1:-1]
+    assert stream.ended == came[-1]
+    ours.close()
+    servers.close()

@@ -92,6 +92,6 @@ def test_limits_and_versions_of_the_card_are_in_the_environment(monkeypatch: pyt
 
 
 def test_arms_meet_heat_in_turn() -> None:
-    """The order of arms is drawn anew in each block: no arm always runs on the card that the one before it heated."""
-    firsts = {unit.trials[0].arm.name for unit in PLAN.units}
-    assert len(firsts) > 1
+    """No arm always runs first, on a card at rest, or on the card that the one before it heated."""
+    orders = [[trial.arm.name for trial in unit.trials] for unit in PLAN.units]
+    assert len({names[0] for names in orders[: len(orders[0])]}) == min(len(orders), len(orders[0]))

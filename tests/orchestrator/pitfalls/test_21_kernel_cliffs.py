@@ -20,6 +20,7 @@ def test_powers_of_two_would_put_it_elsewhere() -> None:
     assert (cliff.before, cliff.at) == (64, 128)
 
 
-@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
-def test_a_curve_without_one_has_none(scale: float) -> None:
-    assert cliffs([point(width, scale * (20 + 0.05 * width)) for width in MEASURED]) == []
+@pytest.mark.parametrize(("base", "slope"), [(2.0, 0.005), (20.0, 0.05), (200.0, 0.5), (4.0, 0.25)])
+def test_a_curve_without_one_has_none(base: float, slope: float) -> None:
+    """However steep: at 4 ms + 0.25 ms a token each width costs half as much again as the one before it."""
+    assert cliffs([point(width, base + slope * width) for width in MEASURED]) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from orchestrator.promotion.progress import Progress
 from orchestrator.promotion.release import Release
 from orchestrator.promotion.site import Site, open_site
 from orchestrator.promotion.spec import RouterSpec, load_target
+from orchestrator.promotion.supervisors.keeper.processes import members
 from tests.orchestrator.promotion import making
 
 _ROOT = Path(__file__).parents[3]
@@ -84,6 +86,28 @@ class Bench:
                 unit = site.unit(replicas.release_on(site, release), replica)
                 site.supervisor.stop(site.hosts[replica.host], unit, 5)
 
+    def keeper(self, folder: Path) -> dict[str, Any]:
+        """What the keeper of a unit wrote down."""
+        found: dict[str, Any] = json.loads((folder / "state.json").read_text())
+        return found
+
+    def unit_folder(self, release: str) -> Path:
+        """Of the only replica of a release."""
+        (found,) = [self.root / "units" / name for name in self.units() if release in name]
+        return found
+
+    @property
+    def router_folder(self) -> Path:
+        return self.root / "router" / "unit"
+
+    def pull_the_plug(self) -> int:
+        """SIGKILL for everything of the target, keepers first. Returns how many processes there were."""
+        folders = [self.router_folder, *(self.root / "units" / name for name in self.units())]
+        killed = _kill([int(self.keeper(folder)["keeper"]["pid"]) for folder in folders])
+        while left := [pid for folder in folders for pid in inside(folder)]:
+            killed |= _kill(left)
+        return len(killed)
+
     def command(self, *arguments: str, through: Sequence[str] = PROGRAM) -> subprocess.Popen[str]:
         """The program as a process of its own, on this bench's files."""
         environment = os.environ | {"ORCHESTRATE_DEPLOY": str(self.folder / "deploy.yaml"), "COLUMNS": "200"}
@@ -113,6 +137,18 @@ class Bench:
             yield Progress(Console(file=written, width=200))
         finally:
             self.shown = written.getvalue()
+
+
+def inside(unit: Path) -> set[int]:
+    """Processes of a unit, its keeper aside."""
+    return members(unit, unit / "server.log")
+
+
+def _kill(pids: Sequence[int]) -> set[int]:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return set(pids)
 
 
 def need_nginx() -> None:

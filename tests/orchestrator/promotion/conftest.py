@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,14 @@ import pytest
 from orchestrator.promotion.freeze import freeze
 from orchestrator.promotion.release import Release
 from orchestrator.store import RunStore
-from tests.orchestrator.promotion import making
+from tests.orchestrator.promotion import crontab, making
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cron(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No test touches the crontab of who runs it."""
+    with crontab.installed(tmp_path_factory.mktemp("cron")) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,7 @@ async def measured_run(folder: Path, arm: dict[str, Any], found: dict[str, str])
     store.create(dump_spec(spec), describe())
     for trial in plan.trials:
         found_there = await slot.run(trial)
-        store.write_trial(
+        store.trials.write(
             found_there.record,
             found_there.requests,
             found_there.telemetry,
@@ -63,9 +63,9 @@ async def measured_run(folder: Path, arm: dict[str, Any], found: dict[str, str])
             found_there.engine_log,
         )
     await slot.close()
-    requests = store.requests()
+    requests = store.trials.requests()
     gates, _ = judge(compare_texts(requests, plan.arms, "autoregressive"), {}, 0.0)
-    store.write_decision(decide(plan, store.trials(), requests, gates))
+    store.write_decision(decide(plan, store.trials.records(), requests, gates))
     # Who is fastest on a busy machine is chance, and not what promotion is about.
     change_decision(store, verdict="winner", arm=arm["name"], sentence=f"{arm['name']} wins, for the tests' sake")
     return store

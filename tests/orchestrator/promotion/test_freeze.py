@@ -20,7 +20,7 @@ def test_a_release_holds_what_the_run_measured(made: dict[str, Release], measure
     summary = next(row for row in decision.summaries if row.arm == "chain")
     assert record.promise.tpot_ms == summary.tpot_ms
     assert record.promise.acceptance_length == summary.acceptance_length
-    stored = measured["first"].requests()
+    stored = measured["first"].trials.requests()
     for prompt in record.smoke:
         rows = stored[(stored["arm"] == "chain") & (stored["prompt_id"] == prompt.prompt_id)]
         assert prompt.token_ids == list(rows.iloc[0]["token_ids"])

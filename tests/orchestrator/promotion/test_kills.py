@@ -8,7 +8,7 @@ from orchestrator.promotion.journal import FULL
 from orchestrator.promotion.release import Release
 from tests.orchestrator.processes import eventually
 from tests.orchestrator.promotion.bench import Bench, opened
-from tests.orchestrator.promotion.traffic import traffic
+from tests.orchestrator.promotion.traffic import tell, traffic
 
 KILLED = ("-m", "tests.orchestrator.promotion.killed")
 BEFORE_THE_TURN = [
@@ -38,7 +38,9 @@ def command(release: Release) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_between_any_two_steps_the_same_command_goes_on(bench: Bench, made: dict[str, Release]) -> None:
+def test_killed_between_any_two_steps_the_same_command_goes_on(
+    bench: Bench, made: dict[str, Release], capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second = made["first"], made["second"]
     with traffic(bench.port, at_once=2) as load:
         for moment in [*BEFORE_THE_TURN, *AFTER_IT]:
@@ -56,6 +58,7 @@ def test_killed_between_any_two_steps_the_same_command_goes_on(bench: Bench, mad
         assert last.returncode == 0, shown
         assert "serves already" in shown
         load.wait_for(3)
+    tell(capsys, f"a promotion killed {len(BEFORE_THE_TURN) + len(AFTER_IT)} times", load)
     assert load.failures == []
     assert bench.serving() == second.id
     assert len(bench.units()) == 2
@@ -107,18 +110,21 @@ def test_an_interrupt_undoes_and_says_so(bench: Bench, made: dict[str, Release],
 
 
 @pytest.mark.slow
-def test_a_rollback_that_was_killed_goes_on(bench: Bench, made: dict[str, Release]) -> None:
+def test_a_rollback_that_was_killed_goes_on(
+    bench: Bench, made: dict[str, Release], capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second = made["first"], made["second"]
     bench.promote(second)
     with traffic(bench.port, at_once=2) as load:
         for moment, serving in [("open", second), ("begun full", second), ("done full", first)]:
-            running = bench.command(moment, "rollback", "bench", through=KILLED)
+            running = bench.command(moment, "rollback", "bench", "--yes", through=KILLED)
             shown, _ = running.communicate(timeout=60)
             assert running.returncode == -signal.SIGKILL, f"{moment}: {shown}"
             assert bench.shares() == {serving.id: 100.0}, moment
             load.wait_for(3)
         assert first.name in bench.promote(first)
         load.wait_for(3)
+    tell(capsys, "a rollback killed 3 times", load)
     assert load.failures == []
     assert [name for name in bench.units() if second.id in name] == []
     assert FULL not in bench.shown

@@ -1,17 +1,21 @@
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.promotion import canarying
+from orchestrator.promotion import canarying, smoke
 from orchestrator.promotion.errors import PromotionError
 from orchestrator.promotion.lock import held
 from orchestrator.promotion.release import Release
 from orchestrator.promotion.smoke import WARMUP
-from tests.orchestrator.promotion.bench import Bench, opened
-from tests.orchestrator.promotion.traffic import traffic
+from orchestrator.promotion.state import state
+from tests.orchestrator.processes import eventually
+from tests.orchestrator.promotion.bench import Bench, inside, opened
+from tests.orchestrator.promotion.traffic import tell, traffic
 
 
 @pytest.fixture
@@ -29,7 +33,9 @@ def serving(tmp_path_factory: pytest.TempPathFactory, made: dict[str, Release]) 
 
 
 @pytest.mark.slow
-def test_under_constant_traffic_no_request_is_dropped(bench: Bench, made: dict[str, Release]) -> None:
+def test_under_constant_traffic_no_request_is_dropped(
+    bench: Bench, made: dict[str, Release], capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second = made["first"], made["second"]
     assert first.name in bench.promote(first)
     with traffic(bench.port) as load:
@@ -46,7 +52,7 @@ def test_under_constant_traffic_no_request_is_dropped(bench: Bench, made: dict[s
         assert first.id in bench.rollback()
         assert "was warm" in bench.shown
         load.wait_for(10)
-    print(f"{load.answered} streamed answers during a promotion and a rollback, {len(load.failures)} failed")
+    tell(capsys, "a promotion and a rollback", load)
     assert load.failures == []
     assert bench.serving() == first.id
     assert [name for name in bench.units() if second.id in name] == []
@@ -149,6 +155,49 @@ def test_a_release_that_was_tampered_with_on_the_target_is_not_started(bench: Be
     with pytest.raises(PromotionError, match=r"ready: .*tampered with: decision\.json.*never started"):
         bench.rollback()
     assert (bench.serving(), bench.shares()) == (second.id, {second.id: 100.0})
+
+
+@pytest.mark.slow
+def test_what_is_no_longer_warm_stops_by_itself(bench: Bench, made: dict[str, Release]) -> None:
+    first, second = made["first"], made["second"]
+    bench.promote(first)
+    bench.promote(second, warm_for_s=6)
+    folder = bench.unit_folder(first.id)
+    assert len(inside(folder)) == 1
+    assert eventually(lambda: not inside(folder), 30), "and nobody ran anything"
+    with bench.site() as site:
+        assert [(one.part, one.healthy) for one in state(site).releases] == [("serving", True), ("stopped", False)]
+    assert first.id in bench.rollback()
+    assert "was started" in bench.shown
+    assert (bench.serving(), len(inside(folder))) == (first.id, 1)
+
+
+@pytest.mark.slow
+def test_a_release_that_is_taken_back_while_warm_serves_for_good(bench: Bench, made: dict[str, Release]) -> None:
+    first, second = made["first"], made["second"]
+    bench.promote(first)
+    bench.promote(second, warm_for_s=20)
+    folder = bench.unit_folder(first.id)
+    until = float((folder / "until").read_text())
+    pid = bench.keeper(folder)["server"]["pid"]
+    with pytest.raises(PromotionError, match=r"smoke: .*another text"), monkeypatched_smoke():
+        bench.promote(first, warm_for_s=20)
+    assert float((folder / "until").read_text()) == pytest.approx(until, abs=2), "what was undone stays warm as it was"
+    assert first.id in bench.rollback()
+    assert "was warm" in bench.shown
+    time.sleep(max(0.0, until + 2 - time.time()))
+    assert bench.keeper(folder)["server"]["pid"] == pid
+    assert inside(folder) == {pid}
+
+
+@contextmanager
+def monkeypatched_smoke() -> Iterator[None]:
+    async def failing(*_: object) -> smoke.Smoke:
+        raise PromotionError("another text")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(smoke, "smoke", failing)
+        yield
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ from orchestrator.promotion.hosts.local import LocalHost
 from orchestrator.promotion.router import Router
 from orchestrator.promotion.routes import PIN_HEADER, Canary, Group, Routes
 from orchestrator.promotion.spec import RouterSpec
+from orchestrator.promotion.supervisors.process import ProcessSupervisor
 from tests.orchestrator.promotion.bench import need_nginx
 
 
@@ -61,9 +63,13 @@ async def servers() -> AsyncIterator[Servers]:
 def router(tmp_path: Path) -> Iterator[Router]:
     need_nginx()
     port = free_port()
-    found = Router(LocalHost(), RouterSpec(listen=f"127.0.0.1:{port}"), PurePosixPath(tmp_path / "router"))
+    found = make_router(RouterSpec(listen=f"127.0.0.1:{port}"), tmp_path)
     yield found
     found.close()
+
+
+def make_router(spec: RouterSpec, folder: Path) -> Router:
+    return Router(LocalHost(), spec, PurePosixPath(folder / "router"), ProcessSupervisor(sys.executable), "router")
 
 
 async def ask(router: Router, **headers: str) -> str:
@@ -165,7 +171,7 @@ async def test_in_a_hosts_own_nginx_one_file_is_ours(tmp_path: Path, servers: Se
         LocalHost(),
         RouterSpec(mode="include", include_path=str(include), listen=f"127.0.0.1:{port}", program=str(program)),
     )
-    router = Router(host, spec, PurePosixPath(tmp_path / "router"))
+    router = make_router(spec, tmp_path)
     assert host.run([str(program)], timeout_s=10).code == 0
     try:
         await apply(router, Routes("t", await servers.start("old")))

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import aiohttp
+import pytest
 
 from engines.base import Method
 from engines.fake.script import Script
@@ -27,12 +28,28 @@ class Traffic:
     answered: int = 0
     failures: list[str] = field(default_factory=list)
 
+    @property
+    def whole(self) -> int:
+        return self.answered - len(self.failures)
+
+    @property
+    def refused(self) -> int:
+        """Those of the failures that had not started: nobody listened."""
+        return sum(failure.startswith(aiohttp.ClientConnectorError.__name__) for failure in self.failures)
+
     def wait_for(self, more: int) -> None:
         """Until so many more requests ended."""
         goal, deadline = self.answered + more, time.monotonic() + 60
         while self.answered < goal:
             assert time.monotonic() < deadline, f"the traffic stands still at {self.answered} answers"
             time.sleep(0.02)
+
+
+def tell(capsys: pytest.CaptureFixture[str], what: str, load: Traffic) -> None:
+    """Print the numbers of a test, also where tests that pass print nothing."""
+    failed, refused = len(load.failures), load.refused
+    with capsys.disabled():
+        print(f"\n  {what}: {load.answered} streamed requests, {failed - refused} failed or cut, {refused} refused")
 
 
 @contextmanager
@@ -81,4 +98,5 @@ async def _converse(session: aiohttp.ClientSession, url: str, found: Traffic, ov
                 found.failures.append("another text")
         except (aiohttp.ClientError, ValueError, TimeoutError) as error:
             found.failures.append(f"{type(error).__name__}: {error}")
+            await asyncio.sleep(0.05)
         found.answered += 1

@@ -1,4 +1,4 @@
-"""`python3 -IS keeper.pyz start|stop|status FOLDER`: what a supervisor asks for on the host of a unit."""
+"""`python3 -IS keeper.pyz start|boot|reload|expire|stop|status FOLDER`: what a supervisor asks for on a unit's host."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from . import boot
 from .files import Folder
 from .keeping import Keeper, Signals
 from .log import Log
 from .processes import Known, end, members
 
-_USAGE = "usage: keeper.pyz start FOLDER | stop FOLDER SECONDS | status FOLDER"
+_USAGE = "usage: keeper.pyz start|boot|reload|status FOLDER | expire|stop FOLDER SECONDS"
 _POLL_S = 0.05
 _STARTED = b"started"
 
@@ -34,9 +35,24 @@ def main() -> int:
 def _act(arguments: list[str]) -> None:
     match arguments:
         case ["start", path]:
-            start(Folder(Path(path)))
+            folder = Folder(Path(path))
+            folder.end_at(None)
+            start(folder)
+            boot.enable(folder)
+        case ["boot", path]:
+            folder = Folder(Path(path))
+            boot.restore(folder)
+            start(folder)
+        case ["reload", path]:
+            reload(Folder(Path(path)))
+        case ["expire", path, seconds]:
+            folder = Folder(Path(path))
+            boot.disable(folder)
+            folder.end_at(time.time() + float(seconds))
         case ["stop", path, seconds]:
-            stop(Folder(Path(path)), float(seconds))
+            folder = Folder(Path(path))
+            boot.disable(folder)
+            stop(folder, float(seconds))
         case ["status", path]:
             status(Folder(Path(path)))
         case _:
@@ -101,6 +117,13 @@ def _keep(folder: Folder, answer: _Answer) -> None:
         raise
 
 
+def reload(folder: Folder) -> None:
+    """Send the server SIGHUP. ValueError where none runs."""
+    state = folder.state()
+    if state is None or state.server is None or not state.server.send(signal.SIGHUP):
+        raise ValueError(f"{folder.path}: its server does not run")
+
+
 def stop(folder: Folder, timeout_s: float) -> None:
     """Ask the keeper to end its server, and kill what is left after the time; works without a keeper, too."""
     state = folder.state()
@@ -114,12 +137,12 @@ def stop(folder: Folder, timeout_s: float) -> None:
 
 
 def status(folder: Folder) -> None:
-    """Print the state as JSON with `kept` and `running`; `{}` when nothing was ever started here."""
+    """Print the state as JSON with `kept`, `running` and `lost_by_reboot`; `{}` when nothing was ever started here."""
     state = folder.state()
     if state is None:
         sys.stdout.write("{}\n")
         return
-    lives = {"kept": _alive(state.keeper), "running": _alive(state.server)}
+    lives = {"kept": _alive(state.keeper), "running": _alive(state.server), "lost_by_reboot": boot.lost(folder)}
     sys.stdout.write(json.dumps(asdict(state) | lives) + "\n")
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+import signal
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +17,22 @@ from .processes import Known
 
 @dataclass(frozen=True)
 class Command:
-    """What to run: `unit.json`. `memory_bytes`: 0 for no limit."""
+    """What to run: `unit.json`. `memory_bytes`: 0 for no limit. `drains`: it finishes what it answers on SIGQUIT, and
+    what a dead one left may do so beside the next one; else it ends on SIGTERM, before the next one starts."""
 
     argv: list[str]
     env: dict[str, str]
     cwd: str
     memory_bytes: int = 0
+    drains: bool = False
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+    @property
+    def stop_signal(self) -> signal.Signals:
+        return signal.SIGQUIT if self.drains else signal.SIGTERM
 
 
 @dataclass(frozen=True)
@@ -27,7 +40,7 @@ class State:
     """What runs, since when: `state.json`. `server` is None between its end and the next start.
 
     `since`: seconds since the epoch at which the server or the pause began. `exit_code`: of the server before, 128 + n
-    for signal n.
+    for signal n. `command`: digest of what the server is.
     """
 
     keeper: Known | None
@@ -35,6 +48,7 @@ class State:
     since: float
     restarts: int = 0
     exit_code: int | None = None
+    command: str = ""
 
 
 class Folder:
@@ -44,6 +58,7 @@ class Folder:
         self.path = path.resolve()
         self.log = self.path / "server.log"
         self._state = self.path / "state.json"
+        self._end = self.path / "until"
 
     def command(self) -> Command:
         path = self.path / "unit.json"
@@ -68,6 +83,23 @@ class Folder:
         temporary = self._state.with_name("state.json.new")
         temporary.write_text(json.dumps(asdict(state)), encoding="utf-8")
         temporary.replace(self._state)
+
+    def end_at(self, moment: float | None) -> None:
+        """Have the keeper end at a moment (seconds since the epoch); None for never."""
+        if moment is None:
+            self._end.unlink(missing_ok=True)
+            return
+        temporary = self._end.with_name("until.new")
+        temporary.write_text(f"{moment:.0f}", encoding="ascii")
+        temporary.replace(self._end)
+
+    @property
+    def over(self) -> bool:
+        """Whether that moment has come."""
+        try:
+            return time.time() >= float(self._end.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return False
 
     def hold(self) -> int | None:
         """Take the unit for as long as the descriptor stays open; None when a keeper has it."""

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from .boot import INHERITED
 from .files import Command, Folder, State
 from .log import Log
-from .processes import MARK, end, known, members, resident_bytes
+from .processes import MARK, Known, end, known, members, resident_bytes
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 60.0
@@ -23,22 +24,20 @@ GRACE_S = 5.0
 """From SIGTERM to SIGKILL for what a server leaves behind. For the server itself, `stop` has a time of its own."""
 
 _LOOK_S = 1.0
-_INHERITED = ("HOME", "LANG", "PATH")
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Signals:
-    """SIGTERM asks to stop; SIGCHLD only wakes."""
+    """SIGTERM asks to stop; SIGCHLD only wakes, and what a terminal sends is caught: ignored, it would be for the
+    server, too."""
 
     def __init__(self) -> None:
         self.stopping = False
         self._reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGCHLD):
+        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
-        for number in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
 
     def wait(self, seconds: float) -> None:
         """Until a signal comes or the time is over."""
@@ -49,36 +48,47 @@ class Signals:
 
 @dataclass
 class Keeper:
-    """`command` as `folder` states it. Whatever way its server ends, it is started again."""
+    """`command` as `folder` states it. Whatever way its server ends, it is started again, until it is to stop."""
 
     folder: Folder
     command: Command
     log: Log
     signals: Signals
+    _adopted: Known | None = None
 
     def run(self, started: Callable[[], None]) -> None:
-        """Keep the server until SIGTERM comes; leave nothing of it. OSError: it cannot be started even once."""
+        """Keep the server until SIGTERM or the folder's end comes; leave nothing of it. OSError: it cannot be started
+        even once."""
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        self._end_members()
-        state = State(known(os.getpid()), None, time.time())
+        state = State(known(os.getpid()), None, time.time(), command=self.command.digest)
         pause = FIRST_PAUSE_S
-        child: int | None = self._spawn()
+        self._adopted = self._left_running()
+        child: int | None = self._adopted.pid if self._adopted else self._spawn()
         while child is not None:
             state = replace(state, server=known(child), since=time.time())
             self._write(state)
             started()
             code = self._wait(child)
-            self._end_members()
+            if not self.command.drains:
+                self._end_left()
             if time.time() - state.since > LONGEST_PAUSE_S:
                 pause = FIRST_PAUSE_S
             state = replace(state, server=None, since=time.time(), restarts=state.restarts + 1, exit_code=code)
             self._write(state)
-            self.log.note(f"server ended with exit code {code}")
+            self.log.note(f"server ended with exit code {'unknown' if code is None else code}")
             child = self._spawn_after(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
+    def _left_running(self) -> Known | None:
+        """The server of a keeper that was killed, where it is what we would start: it may be answering."""
+        state = self.folder.state()
+        if state is None or state.server is None or state.command != self.command.digest:
+            return None
+        return state.server if state.server.alive() else None
+
     def _spawn(self) -> int:
-        environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        self._end_left()  # of a router only now: until then it answers
+        environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
         process = subprocess.Popen(
             self.command.argv,
             env=environment | self.command.env | {MARK: str(self.folder.path)},
@@ -95,9 +105,9 @@ class Keeper:
         """The next server's process id, however often it takes to start one; None once we are to stop."""
         while True:
             deadline = time.monotonic() + pause
-            while not self.signals.stopping and (left := deadline - time.monotonic()) > 0:
-                self.signals.wait(left)
-            if self.signals.stopping:
+            while not self._stopping() and (left := deadline - time.monotonic()) > 0:
+                self.signals.wait(min(left, _LOOK_S))
+            if self._stopping():
                 return None
             try:
                 return self._spawn()
@@ -105,16 +115,19 @@ class Keeper:
                 pause = LONGEST_PAUSE_S
                 self.log.note(f"{error}; tried again in {pause:g} s")
 
-    def _wait(self, child: int) -> int:
-        """Until the server ends; its exit code, 128 + n for signal n. SIGTERM is passed on once."""
+    def _wait(self, child: int) -> int | None:
+        """Until the server ends; its exit code, 128 + n for signal n, None for an adopted one's, which is not told to
+        us. It is told once that it is to stop."""
         told = False
-        codes: dict[int, int] = {}
+        codes: dict[int, int | None] = {}
         while child not in codes:
-            if self.signals.stopping and not told:
+            if not told and self._stopping():
                 told = True
-                os.kill(child, signal.SIGTERM)
+                os.kill(child, self.command.stop_signal)
             self.signals.wait(_LOOK_S)
             codes.update(_reap())
+            if self._adopted and not self._adopted.alive():
+                self._adopted = codes[child] = None
             self.log.rotate()
             if child not in codes and self._too_large():
                 os.kill(child, signal.SIGKILL)
@@ -130,8 +143,17 @@ class Keeper:
     def _members(self) -> set[int]:
         return members(self.folder.path, self.folder.log)
 
-    def _end_members(self) -> None:
-        end(self._members, GRACE_S)
+    def _stopping(self) -> bool:
+        return self.signals.stopping or self.folder.over
+
+    def _end_left(self) -> None:
+        """End what a server left, or have it finish its answers beside the next one where it drains."""
+        if self.command.drains:
+            for pid in self._members():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, self.command.stop_signal)
+        else:
+            end(self._members, GRACE_S)
         for _ in _reap():
             pass
 

@@ -1,5 +1,6 @@
 import pytest
 
+from engines.reference.decoding import clock
 from engines.reference.decoding import engine as module
 from engines.reference.decoding.engine import Engine, GenerationRequest, Method, SamplingParams
 from tests.engines.reference.conftest import TinyPair
@@ -235,3 +236,41 @@ def test_parameters_out_of_range(params: dict[str, float]) -> None:
 def test_methods_that_do_not_exist(arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Method(*arguments)  # type: ignore[arg-type]
+
+
+class Hands:
+    """A clock that stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_what_lies_between_two_steps_is_the_steps_time_and_what_lies_between_requests_is_not(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hand-over of a step's tokens holds up the next one, so that it is part of what a token takes."""
+    hands = Hands()
+    monkeypatch.setattr(clock, "perf_counter", hands)
+    for name in ("first", "second"):
+        engine.submit(request(name, PROMPT, max_tokens=9, ignore_eos=True))
+        while engine.has_work():
+            engine.step()
+            hands.now += 1.0
+        hands.now += 1000.0
+    times = engine.stage_times()
+    assert (times.prefill, times.host) == (0.0, times.decode_steps)
+
+
+def test_time_after_a_cancelled_request_is_nobodys(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    hands = Hands()
+    monkeypatch.setattr(clock, "perf_counter", hands)
+    engine.submit(request("gone", PROMPT, max_tokens=40, ignore_eos=True))
+    engine.step()
+    engine.step()
+    engine.cancel("gone")
+    hands.now += 1000.0
+    answer(engine, PROMPT, max_tokens=9, ignore_eos=True)
+    assert engine.stage_times().host == 0.0

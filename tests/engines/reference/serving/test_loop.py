@@ -10,18 +10,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from engines.reference.decoding.request import GenerationRequest, Method, SamplingParams
-from engines.reference.serving.loop import (
-    BusyError,
-    DeadError,
-    DecodeLoop,
-    FullError,
-    Gone,
-    LoadingError,
-    LoopState,
-    RefusedError,
-    Ticket,
-)
+from engines.reference.serving.loop import DecodeLoop, LoopState
+from engines.reference.serving.outcomes import BusyError, DeadError, FullError, Gone, LoadingError, RefusedError
 from engines.reference.serving.served import Loaded
+from engines.reference.serving.ticket import Ticket
 from tests.engines.reference.scripted import EOS, ScriptedEngine, scripted_model
 
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import engines.reference
 from engines.reference.train import checkpoint as module
 from engines.reference.train.checkpoint import config_document, load_initial, write_checkpoint
 from engines.reference.train.drafter import Drafter, DrafterConfig
+from tests.engines.reference.train.shapes import CONFIG
 
 SHIPPED = Path(engines.reference.__file__).parent / "drafters" / "smollm2-135m-dflash-b8"
 RECORD = {
@@ -39,23 +41,7 @@ RECORD = {
 
 def tiny(layers: int = 2) -> Drafter:
     torch.manual_seed(layers)
-    config = DrafterConfig(
-        hidden_size=24,
-        intermediate_size=40,
-        num_layers=layers,
-        num_heads=6,
-        num_kv_heads=2,
-        head_dim=4,
-        rms_norm_eps=1e-5,
-        rope_theta=10_000.0,
-        max_positions=64,
-        vocab_size=50,
-        block_size=5,
-        num_target_layers=6,
-        target_layer_ids=(0, 2, 4),
-        mask_token_id=3,
-    )
-    return Drafter(config)
+    return Drafter(replace(CONFIG, num_layers=layers))
 
 
 def config_of(raw: dict) -> DrafterConfig:

@@ -32,7 +32,7 @@ UNIT = Unit(
     release=PurePosixPath("/srv/o/releases/r1"),
     models=(PurePosixPath("/srv/o/models/a b"),),
     port=18100,
-    gpu="GPU-1",
+    gpus=("GPU-1", "GPU-2"),
     image="registry.invalid/engine@sha256:" + "0" * 64,
     memory_bytes=8 << 30,
 )
@@ -67,10 +67,10 @@ def test_a_container_is_closed_on_all_sides() -> None:
     assert "secret" not in rendering.compose(UNIT, UNIT.folder / "unit.env")
 
 
-def test_it_gets_its_gpu_and_no_other() -> None:
+def test_it_gets_its_gpus_and_no_other() -> None:
     devices = service()["deploy"]["resources"]["reservations"]["devices"]
-    assert devices == [{"driver": "nvidia", "device_ids": ["GPU-1"], "capabilities": ["gpu"]}]
-    assert "deploy" not in service(replace(UNIT, gpu=None))
+    assert devices == [{"driver": "nvidia", "device_ids": ["GPU-1", "GPU-2"], "capabilities": ["gpu"]}]
+    assert "deploy" not in service(replace(UNIT, gpus=()))
 
 
 def test_its_health_is_asked_where_it_listens() -> None:
@@ -79,7 +79,7 @@ def test_its_health_is_asked_where_it_listens() -> None:
 
 
 @needs_compose
-@pytest.mark.parametrize("unit", [UNIT, replace(UNIT, gpu=None, memory_bytes=None)], ids=["gpu", "cpu"])
+@pytest.mark.parametrize("unit", [UNIT, replace(UNIT, gpus=(), memory_bytes=None)], ids=["gpu", "cpu"])
 def test_compose_reads_it_as_it_was_meant(tmp_path: Path, unit: Unit) -> None:
     environment = tmp_path / "unit.env"
     environment.write_text(rendering.compose_variables(unit.env))
@@ -92,13 +92,13 @@ def test_compose_reads_it_as_it_was_meant(tmp_path: Path, unit: Unit) -> None:
     assert [word.replace("$$", "$") for word in read["command"]] == list(unit.argv)
     assert read["environment"]["TOKEN"].replace("$$", "$") == "secret $HOME #1"
     assert read["network_mode"] == "host"
-    assert ("deploy" in read) == (unit.gpu is not None)
+    assert ("deploy" in read) == bool(unit.gpus)
 
 
 @needs_compose
 def test_compose_would_complain(tmp_path: Path) -> None:
     file = tmp_path / "compose.yaml"
-    file.write_text(rendering.compose(replace(UNIT, gpu=None), PurePosixPath("/dev/null")).replace("init:", "inti:"))
+    file.write_text(rendering.compose(replace(UNIT, gpus=()), PurePosixPath("/dev/null")).replace("init:", "inti:"))
     command = [*(way() or []), "--file", str(file), "config"]
     assert subprocess.run(command, capture_output=True, check=False, timeout=120).returncode != 0
 
@@ -182,7 +182,7 @@ def test_a_server_lives_and_dies_in_a_real_container(daemon: Dockerd, tmp_path: 
         folder=PurePosixPath(tmp_path / "unit"),
         models=(),
         port=port,
-        gpu=None,
+        gpus=(),
         image=image,
         memory_bytes=256 << 20,
     )

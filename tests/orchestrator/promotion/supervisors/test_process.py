@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -18,6 +20,7 @@ from orchestrator.promotion.hosts.local import LocalHost
 from orchestrator.promotion.hosts.ssh import SshHost
 from orchestrator.promotion.supervisors.process import ProcessSupervisor
 from tests.orchestrator.processes import VARIABLE, eventually, marked
+from tests.orchestrator.promotion import crontab
 from tests.orchestrator.promotion.sshd import Sshd, needs_sshd
 
 HOST = LocalHost()
@@ -26,6 +29,18 @@ FAMILY = "trap '' TERM; (setsid sleep 300 &); (sleep 299 >/dev/null 2>&1 &); env
 """A server that ignores SIGTERM, with a child of its own session, one that prints elsewhere and one without its
 environment."""
 
+ROUTER = """
+import os, signal, time
+if os.fork() == 0:
+    def finish(*_):
+        time.sleep(2)
+        print("finished", flush=True)
+        os._exit(0)
+    signal.signal(signal.SIGQUIT, finish)
+print("up", flush=True)
+while True:
+    time.sleep(0.1)
+"""
 MakeUnit = Callable[..., Unit]
 
 
@@ -92,14 +107,14 @@ def test_a_server_gets_its_own_environment_and_no_other(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "secret of the orchestrator")
     env = {VARIABLE: mark, "API_KEY": "a key"}
-    unit = started(make_unit("env; pwd; exec sleep 300", env=env, gpu="GPU-1", cwd=PurePosixPath("/usr")))
+    unit = started(make_unit("env; pwd; exec sleep 300", env=env, gpus=("GPU-1", "GPU-2"), cwd=PurePosixPath("/usr")))
     assert eventually(lambda: SUPERVISOR.log(HOST, unit, 99).endswith("/usr\n"))
     lines = SUPERVISOR.log(HOST, unit, 99).splitlines()
     found = dict(line.split("=", 1) for line in lines if "=" in line)
     assert found.keys() - {"PWD", "OLDPWD", "SHLVL", "_", "LANG"} == {
         "API_KEY", "CUDA_VISIBLE_DEVICES", "HOME", "ORCHESTRATE_UNIT", "PATH", VARIABLE,
     }  # fmt: skip
-    assert found["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+    assert found["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-2"
     assert (Path(unit.folder) / "unit.json").stat().st_mode & 0o777 == 0o600
     keeper = state(unit)["keeper"]["pid"]
     assert b"a key" not in Path(f"/proc/{keeper}/cmdline").read_bytes()
@@ -133,7 +148,7 @@ def test_a_server_that_always_fails_is_started_more_and_more_rarely(make_unit: M
     assert not SUPERVISOR.alive(HOST, unit)
 
 
-def test_without_its_keeper_a_server_counts_as_dead_and_start_replaces_it(make_unit: MakeUnit, mark: str) -> None:
+def test_without_its_keeper_a_server_counts_as_dead_and_start_takes_it_over(make_unit: MakeUnit, mark: str) -> None:
     unit = started(make_unit(FAMILY))
     assert eventually(lambda: len(printing(unit)) == 4)
     before = printing(unit)
@@ -142,8 +157,19 @@ def test_without_its_keeper_a_server_counts_as_dead_and_start_replaces_it(make_u
     assert printing(unit) == before, "it goes on serving"
     SUPERVISOR.start(HOST, unit)
     assert SUPERVISOR.alive(HOST, unit)
-    assert eventually(lambda: len(printing(unit)) == 4)
+    assert printing(unit) == before, "it goes on"
+    first = server(unit)
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert eventually(lambda: server(unit) not in (None, first) and len(printing(unit)) == 4)
+    assert "exit code unknown" in SUPERVISOR.log(HOST, unit, 9)
     assert not before & printing(unit)
+    os.kill(state(unit)["keeper"]["pid"], signal.SIGKILL)
+    before = printing(unit)
+    SUPERVISOR.install(HOST, replace(unit, env={**unit.env, "NEW": "1"}))
+    SUPERVISOR.start(HOST, unit)
+    assert eventually(lambda: len(printing(unit)) == 4)
+    assert not before & printing(unit), "another command is another server"
     SUPERVISOR.stop(HOST, unit, 0.5)
     assert eventually(lambda: not printing(unit))
 
@@ -227,6 +253,103 @@ def test_a_server_that_takes_too_much_memory_is_killed(make_unit: MakeUnit, pyth
     assert eventually(lambda: "full" in SUPERVISOR.log(HOST, roomy, 999)[size:])
     assert SUPERVISOR.alive(HOST, roomy)
     SUPERVISOR.stop(HOST, roomy, 10)
+
+
+def test_an_end_comes_by_itself_and_a_start_forgets_it(make_unit: MakeUnit, mark: str, cron: Path) -> None:
+    unit = started(make_unit("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"))
+    assert eventually(lambda: "up" in SUPERVISOR.log(HOST, unit, 9))
+    pid = server(unit)
+    SUPERVISOR.expire(HOST, unit, 1)
+    SUPERVISOR.start(HOST, unit)
+    time.sleep(3)
+    assert (server(unit), SUPERVISOR.lost_by_reboot(HOST, unit)) == (pid, "")
+    SUPERVISOR.expire(HOST, unit, 1)
+    assert SUPERVISOR.lost_by_reboot(HOST, unit) == "the crontab has no line for it"
+    assert eventually(lambda: not SUPERVISOR.alive(HOST, unit))
+    assert marked(mark) == {}
+    assert SUPERVISOR.log(HOST, unit, 2).startswith("bye")
+    assert crontab.reboot(cron, str(unit.folder)) == 0
+    SUPERVISOR.start(HOST, unit)
+    assert SUPERVISOR.alive(HOST, unit)
+    SUPERVISOR.stop(HOST, unit, 10)
+    assert crontab.reboot(cron, str(unit.folder)) == 0, "what was stopped stays down"
+
+
+def test_an_end_comes_between_two_starts_of_a_server_that_fails(make_unit: MakeUnit) -> None:
+    unit = started(make_unit("exit 3"))
+    keeper = state(unit)["keeper"]["pid"]
+    SUPERVISOR.expire(HOST, unit, 0)
+    assert eventually(lambda: not Path(f"/proc/{keeper}").exists())
+
+
+def test_cron_starts_it_again_as_it_was_started(
+    make_unit: MakeUnit, mark: str, cron: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = crontab.lines(cron)
+    monkeypatch.setenv("PATH", str(tmp_path / "100%"), prepend=":")
+    unit = started(make_unit('echo "$PATH"; exec sleep 300', folder=PurePosixPath(tmp_path / "a unit, 100%")))
+    assert eventually(lambda: "100%" in SUPERVISOR.log(HOST, unit, 9))
+    os.kill(state(unit)["keeper"]["pid"], signal.SIGKILL)
+    os.kill(state(unit)["server"]["pid"], signal.SIGKILL)
+    assert eventually(lambda: marked(mark) == {})
+    assert crontab.reboot(cron, f"# orchestrate {unit.folder}") == 1
+    assert SUPERVISOR.alive(HOST, unit)
+    assert eventually(lambda: SUPERVISOR.log(HOST, unit, 9).count(f"{tmp_path}/100%:") == 2)
+    SUPERVISOR.start(HOST, unit)
+    assert len(crontab.lines(cron)) == len(before) + 1
+    SUPERVISOR.remove(HOST, unit)
+    assert crontab.lines(cron) == before
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (None, "there is no cron"),
+        ("echo you are not allowed to use this program >&2; exit 1", "crontab says: you are not allowed"),
+        ("[ $1 = -l ] && echo '# theirs' || exit 1", "the crontab has no line for it"),
+    ],
+)
+def test_without_cron_it_runs_and_a_reboot_loses_it(
+    make_unit: MakeUnit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str | None, reason: str
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sh", "sleep", "env"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    if program:
+        (tools / "crontab").write_text(f"#!/bin/sh\n{program}\n")
+        (tools / "crontab").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools))
+    monkeypatch.setattr("orchestrator.promotion.hosts.local.SBIN", str(tools))
+    unit = started(make_unit("exec sleep 300"))
+    assert SUPERVISOR.alive(HOST, unit)
+    assert SUPERVISOR.lost_by_reboot(HOST, unit).startswith(reason)
+    SUPERVISOR.stop(HOST, unit, 10)
+
+
+def test_what_a_dead_router_answers_is_finished_beside_the_next_one(
+    make_unit: MakeUnit, mark: str, python: str
+) -> None:
+    """A worker outlives its killed master, as nginx's do, and is asked to finish."""
+    unit = started(make_unit("", argv=(python, "-c", ROUTER), router=True))
+    assert eventually(lambda: len(marked(mark)) >= 2 and "up" in SUPERVISOR.log(HOST, unit, 9))
+    first = server(unit)
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert eventually(lambda: server(unit) not in (None, first))
+    assert "finished" not in SUPERVISOR.log(HOST, unit, 9)
+    assert eventually(lambda: "finished" in SUPERVISOR.log(HOST, unit, 9))
+    SUPERVISOR.stop(HOST, unit, 0)
+
+
+def test_a_server_reads_its_configuration_again(make_unit: MakeUnit) -> None:
+    unit = started(make_unit("trap 'echo again' HUP; echo up; while :; do sleep 0.05; done"))
+    assert eventually(lambda: "up" in SUPERVISOR.log(HOST, unit, 9))
+    SUPERVISOR.reload(HOST, unit)
+    assert eventually(lambda: "again" in SUPERVISOR.log(HOST, unit, 9))
+    SUPERVISOR.stop(HOST, unit, 0)
+    with pytest.raises(HostError, match=r"did not reload: .*does not run"):
+        SUPERVISOR.reload(HOST, unit)
 
 
 @needs_sshd

@@ -1,0 +1,119 @@
+"""Start-up on a toy in SGLang's place: the self-check passes, and sees what is spoiled; costs are measured."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from ddtree.sglang import commit, trees
+from kernels.tests.sglang.toy import Worker, stand_in
+
+
+@pytest.fixture
+def selfcheck(monkeypatch: pytest.MonkeyPatch) -> Any:
+    stand_in(monkeypatch)
+    from ddtree.sglang import selfcheck
+
+    return selfcheck
+
+
+@pytest.mark.parametrize(
+    ("block", "widths", "captured", "page"),
+    [(4, [4], [1, 2, 4], 1), (4, [4, 9], [1, 4], 16), (6, [20], [], 1), (4, [70], [2], 1)],
+    ids=["bare block", "two lanes, pages", "no graphs", "two words of bits"],
+)
+def test_a_sound_server_passes(selfcheck: Any, block: int, widths: list[int], captured: list[int], page: int) -> None:
+    worker = Worker(block, widths, captured, requests=5, page=page)
+    assert selfcheck.run(worker) == "passed"
+    assert max(worker.accepted) >= 3, "paths were accepted, compacted and built upon"
+    assert 1.5 < sum(worker.accepted) / len(worker.accepted) <= block
+    assert not worker.model_runner.req_to_token_pool.req_to_token.any(), "nothing is left in the table"
+
+
+def _seen_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    _after_growing(monkeypatch, lambda verify, _: verify.tree.ancestors.fill_(-1))
+
+
+def _stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    _after_growing(monkeypatch, lambda verify, before: verify.tree.ancestors.copy_(before))
+
+
+def _one_position_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    _after_growing(monkeypatch, lambda verify, _: verify.positions.add_((verify.tree.depths > 1).long()))
+
+
+def _after_growing(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Any, Any], object]) -> None:
+    grow = trees.Verify.grow
+
+    def grown(self: Any, *arguments: Any) -> None:
+        before = self.tree.ancestors.clone()
+        grow(self, *arguments)
+        spoil(self, before)
+
+    monkeypatch.setattr(trees.Verify, "grow", grown)
+
+
+def _not_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "compact_slots", lambda *_: None)
+
+
+def _padding_writes_to_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a padded batch shows it: the row without a request has another one's slots."""
+    verify = Worker._verify
+
+    def padded(self: Worker, tree: Any, row: int, requests: Any) -> torch.Tensor:
+        if row >= requests.count:
+            table = self.model_runner.req_to_token_pool.req_to_token
+            tree.slots[row] = table[requests.pool_rows[0], : tree.width].long()
+        return verify(self, tree, row, requests)
+
+    monkeypatch.setattr(Worker, "_verify", padded)
+
+
+FAULTS = [_seen_by_all, _stale, _one_position_late, _not_compacted, _padding_writes_to_a_request]
+
+
+@pytest.mark.parametrize("width", [8, 16])
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__.strip("_"))
+def test_a_spoiled_server_does_not_serve(
+    selfcheck: Any, monkeypatch: pytest.MonkeyPatch, fault: Callable[[pytest.MonkeyPatch], None], width: int
+) -> None:
+    fault(monkeypatch)
+    with pytest.raises(selfcheck.SelfCheckError, match=f"self-check failed at width {width}, batch size"):
+        selfcheck.run(Worker(4, [width], [1, 4], requests=5))
+
+
+def test_near_ties_of_rounding_pass_and_a_token_that_is_far_off_does_not(selfcheck: Any) -> None:
+    rounding = selfcheck.ROUNDING[torch.bfloat16]
+    distances = torch.zeros(3, 10)
+    distances[1, 3] = 0.25  # what bfloat16 showed on a GPU was 0.12
+    distances[2, 4:] = float("nan")
+    assert selfcheck.judge(distances, rounding, "here") == pytest.approx(0.025)
+    for place, value in (((0, 2), 0.6), ((2, 0), float("inf"))):
+        spoiled = distances.clone()
+        spoiled[place] = value
+        with pytest.raises(selfcheck.SelfCheckError, match="at here"):
+            selfcheck.judge(spoiled, rounding, "here")
+    with pytest.raises(selfcheck.SelfCheckError, match=r"the tokens of request 1 lie 0\.150"):
+        selfcheck.judge(torch.tensor([[0.0, 0.0], [0.0, 0.3]]), rounding, "here")
+
+
+def test_a_restless_target_is_allowed_more_up_to_a_limit(selfcheck: Any) -> None:
+    assert selfcheck.tolerance(0.05, 0.001) == 0.05
+    assert selfcheck.tolerance(0.05, 0.02) == 0.08
+    assert selfcheck.tolerance(0.05, 9.0) == pytest.approx(0.15)
+
+
+def test_costs_are_measured_for_every_lane_and_captured_size(selfcheck: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ddtree.sglang import profile
+
+    now = iter(range(10**6))
+    clock = SimpleNamespace(record=lambda: None, synchronize=lambda: None, elapsed_time=lambda _: float(next(now) + 1))
+    monkeypatch.setattr(torch.cuda, "Event", lambda **_: clock)
+    worker = Worker(4, [4, 9], [1, 4], requests=5)
+    points = profile.measure(worker).points  # type: ignore[arg-type]
+    assert {(size, width) for size, width, _ in points} == {(1, 4), (4, 4), (1, 9), (4, 9)}
+    assert all(ms > 0 for ms in points.values())
+    assert not worker.model_runner.req_to_token_pool.req_to_token.any()
