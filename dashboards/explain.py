@@ -77,9 +77,9 @@ def reasons(run: Run) -> list[Reason]:
 def _reason(decision: Decision, point: PointDecision, arm: str) -> Reason:
     if arm in point.excluded:
         return Reason(arm, "excluded", point.excluded[arm])
-    if arm == decision.baseline:
+    compared = next((c for c in point.comparisons if c.arm == arm), None)
+    if compared is None:
         return Reason(arm, "baseline", "the baseline that every speed-up is measured against")
-    compared = next(c for c in point.comparisons if c.arm == arm)
     won = judged(decision) if winner(decision) else None
     return _compared(compared, won, decision.margin, decision.confidence)
 

@@ -98,7 +98,12 @@ def _arm_keys(
 
 def _divergences(store: RunStore) -> pd.DataFrame:
     path = store.folder / "equivalence.parquet"
-    return _checked(pd.read_parquet(path), Divergence.model_fields) if path.exists() else _no_divergences()
+    if not path.exists():
+        return _no_divergences()
+    frame = _checked(pd.read_parquet(path), Divergence.model_fields)
+    for row in frame.to_dict("records"):
+        Divergence.model_validate(row)
+    return frame
 
 
 def _placed(index: Index) -> pd.DataFrame:

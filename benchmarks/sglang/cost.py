@@ -1,11 +1,11 @@
 """`python -m benchmarks.sglang.cost --shape qwen3-8b --work DIR --out FILE`: what a step costs at real size.
 
 Without weights: SGLang fills a model of the given shape, and a DFlash drafter of five layers and block 16, with random
-numbers (--load-format dummy): the steps cost what they would, the tokens mean nothing. Of the servers that stand beside
-each other (`--together` of them; several rounds of starting where memory holds no more):
+numbers (--load-format dummy): the steps cost what they would, the tokens mean nothing. `--together` servers at a time:
 
     ar, dflash, ddtree-N   timed in turn by the client, over the steps that they report; then traced by SGLang
-    ladder                 an automatic policy whose own start-up measurement is the curve: a step at every width
+    ladder                 an automatic policy whose own start-up measurement is the curve: a step at every width; it
+                           must have the GPU for itself
 
 FILE is written after every point. What is in it already is not measured again.
 """
@@ -44,6 +44,8 @@ def main() -> None:
         results.setdefault(key, {})
     place = _place(options)
     for names in _waves(options.servers, options.together):
+        if not any(_missing(name, options, results) for name in names):
+            continue
         servers = {name: _server(name, place, 29000 + 20 * options.servers.index(name)) for name in names}
         try:
             dead = bring_up(servers, 420, names[:1])
@@ -61,7 +63,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="a folder for configurations, logs and traces")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--servers", nargs="+", default=["dflash", "ddtree-63", "ar", "ladder"])
-    parser.add_argument("--together", type=int, default=4, help="servers that the GPU's memory holds")
+    parser.add_argument("--together", type=int, default=3, help="servers that the GPU's memory holds")
     parser.add_argument("--tp", type=int, default=1)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--contexts", type=int, nargs="+", default=[1024, 8192])
@@ -81,6 +83,7 @@ def _place(options: argparse.Namespace) -> Place:
         arguments=(
             *("--load-format", "dummy", "--skip-tokenizer-init", "--mem-fraction-static", "0.95", "--sleep-on-idle"),
             *("--max-total-tokens", str(_room(options)), "--tp-size", str(options.tp)),
+            *("--cuda-graph-bs-decode", *map(str, sorted(options.batches))),
         ),
     )
 
@@ -103,6 +106,23 @@ def _server(name: str, place: Place, port: int) -> Server:
     return Server(arm(name, int(budget)) if budget else arm(name), place, port)
 
 
+def _missing(name: str, options: argparse.Namespace, results: Results) -> bool:
+    """Whether something of this server's is not in the results yet."""
+    if name == "ladder":
+        return not results["ladder"]
+    return any(name not in results["points"].get(_key(*point), {}) for point in _points(options))
+
+
+def _points(options: argparse.Namespace) -> list[tuple[int, int]]:
+    """(batch, context) of the points that the KV cache holds."""
+    pairs = [(batch, context) for context in options.contexts for batch in options.batches]
+    return [(batch, context) for batch, context in pairs if batch * _slots(context) <= _room(options)]
+
+
+def _key(batch: int, context: int) -> str:
+    return f"batch {batch} context {context}"
+
+
 def _waves(names: list[str], together: int) -> Iterator[list[str]]:
     for start in range(0, len(names), together):
         yield names[start : start + together]
@@ -113,11 +133,10 @@ def _measure(up: Mapping[str, Server], options: argparse.Namespace, results: Res
         results["ladder"] = json.loads(report.path(up["ladder"].port).read_text())["cost_model"]
         write(options.out, results)
     timed = {name: server for name, server in up.items() if name != "ladder"}
-    for context in options.contexts:
-        for batch in options.batches:
-            if batch * _slots(context) <= _room(options):
-                _add_point(timed, batch, context, options, results)
-        for name, server in timed.items():
+    for batch, context in _points(options):
+        _add_point(timed, batch, context, options, results)
+    for name, server in timed.items():
+        for context in options.contexts:
             _add_trace(name, server, context, options, results)
     if "ar" in timed:
         results["texts_equal"] |= _texts(timed)
@@ -127,7 +146,7 @@ def _measure(up: Mapping[str, Server], options: argparse.Namespace, results: Res
 def _add_point(
     timed: Mapping[str, Server], batch: int, context: int, options: argparse.Namespace, results: Results
 ) -> None:
-    point = results["points"].setdefault(f"batch {batch} context {context}", {})
+    point = results["points"].setdefault(_key(batch, context), {})
     missing = {name: server for name, server in timed.items() if name not in point}
     if missing:
         point |= _point(missing, batch, context, options.rounds)

@@ -29,8 +29,8 @@ class Interval:
 
 
 def table(path: Path, rows: int = 40) -> dict[str, Any]:
-    """Microseconds a step: in all, busy, idle, by stage, and of the `rows` longest kernels of each stage. ValueError
-    for a trace without spans of steps.
+    """Microseconds a step: in all, busy, idle, by stage, and of the `rows` longest kernels of a stage. Where the trace
+    marks no steps, of all of it as one, `unmarked`. ValueError for a trace without kernels.
     """
     return tabulated(json.loads(gzip.decompress(path.read_bytes()))["traceEvents"], rows)
 
@@ -39,9 +39,10 @@ def tabulated(events: Sequence[dict[str, Any]], rows: int) -> dict[str, Any]:
     """As `table`, of a trace's events."""
     kernels = _intervals(events, _GPU, ("",))
     spans = _intervals(events, ("gpu_user_annotation",), _SPANS)
-    stages = _stages(spans)
-    if len(stages) < 2:
-        raise ValueError(f"the trace has {len(spans)} spans of forwards on the GPU: no whole step can be seen")
+    if not kernels:
+        raise ValueError("the trace has no kernels")
+    whole = Interval("unmarked", kernels[0].start, max(kernel.end for kernel in kernels))
+    stages = _stages(spans) if len(spans) > 2 else [whole, Interval("unmarked", whole.end, whole.end)]
     firsts = [stage.start for stage in stages if stage.name == stages[0].name]
     begin, end, steps = firsts[0], firsts[-1], len(firsts) - 1
     inside = [kernel for kernel in kernels if begin <= kernel.start < end]

@@ -36,7 +36,7 @@ def run_name(path: str) -> str | None:
 
 def parsed(search: str | None) -> dict[str, str]:
     """`?a=b` as a dictionary; of several values the last one."""
-    return dict(parse_qsl((search or "").removeprefix("?"), keep_blank_values=False, max_num_fields=40))
+    return dict(parse_qsl((search or "").removeprefix("?"), keep_blank_values=False))
 
 
 def number(value: str) -> int:

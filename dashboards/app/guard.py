@@ -17,7 +17,6 @@ from flask import Flask, Response, redirect, request
 from werkzeug.wrappers import Response as AnyResponse
 
 COOKIE = "orchestrate-dashboard"
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Guard:
     def check(self) -> AnyResponse | None:
         """None lets the request through."""
         if self.token is None:
-            return None if _host_name(request.host) in _LOOPBACK_NAMES else _refusal("Not a name of this machine.")
+            return None if is_loopback(_host_name(request.host)) else _refusal("Not a name of this machine.")
         if _same(request.cookies.get(COOKIE, ""), self.cookie):
             return None
         if not _same(request.args.get("token", ""), self.token):

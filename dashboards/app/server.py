@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from dataclasses import dataclass, replace
 
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
@@ -42,10 +43,17 @@ def open_server(places: Places, host: str, port: int) -> Server:
     guard = Guard.of(host)
     app = create_app(replace(places, runs=places.runs.resolve()), guard)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    try:
-        wsgi = make_server(host, port, app.server, threaded=True, request_handler=_Quiet)
-    except (OSError, SystemExit) as error:
-        raise InputError(f"{host}:{port}: cannot listen there: {error}") from error
+    with _listening(host, port) as listener:
+        wsgi = make_server(host, port, app.server, threaded=True, request_handler=_Quiet, fd=listener.fileno())
     shown = f"[{host}]" if ":" in host else host
     query = f"?token={guard.token}" if guard.token else ""
-    return Server(f"http://{shown}:{wsgi.server_port}/{query}", wsgi)
+    return Server(f"http://{shown}:{wsgi.port}/{query}", wsgi)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Not left to werkzeug, which prints why it cannot and leaves."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "this is no name of a host"
+        raise InputError(f"{host}:{port}: cannot listen there: {reason}") from error

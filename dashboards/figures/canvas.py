@@ -139,7 +139,7 @@ def _end(cluster: list[int], values: Sequence[float], gap: float) -> float:
 
 def label_width(labels: Sequence[str]) -> int:
     """Pixels that the longest of these labels takes, at 12 pixels of text."""
-    return round(7 * max((len(label) for label in labels), default=0)) + 14
+    return max((7 * len(label) + 2 * sum(map(str.isupper, label)) for label in labels), default=0) + 14
 
 
 def hover(title: str, *lines: str) -> str:

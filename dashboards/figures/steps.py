@@ -18,7 +18,8 @@ def step_stack(summaries: Sequence[ArmSummary], styles: Styles) -> go.Figure:
     """Milliseconds of each stage of a decode step, a bar an arm in reading order. Arms without stage times are
     left out. Summaries of one concurrency."""
     shown = [arm for arm in in_order(summaries, styles) if arm.step_ms]
-    figure = canvas(100 + _ROW_PX * max(len(shown), 1), styles, right=56)
+    height = 100 + _ROW_PX * max(len(shown), 1)
+    figure = canvas(height, styles, right=56, narrow={"height": height + _ROW_PX * 2})  # its legend takes more lines
     names = [styles[arm.arm].label for arm in shown]
     for stage, (color, _) in STAGES.items():
         if any(stage in arm.step_ms for arm in shown):

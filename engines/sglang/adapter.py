@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from engines import client
 from engines.base import Arm, Call, Deployment, Dialect, Endpoint, Identity, Ranking, SpecCounters
-from engines.sglang import command, deaths, identity, metrics, report, requests, software, speculation
+from engines.sglang import command, context, deaths, identity, metrics, report, requests, software, speculation
 
 _RANKING_S = 120.0
 _FLUSH_S = 10
@@ -28,6 +28,7 @@ class SglangEngine:
         requests.check_tokenizer(deployment.target)
         command.command(arm, deployment, 0)
         command.environment(arm, deployment)
+        context.check(arm, deployment)
 
     def software(self, interpreter: str) -> str:
         return software.describe(interpreter)

@@ -57,8 +57,8 @@ class Connection(asyncio.Protocol):
         finally:
             alarm.cancel()
             if self._reply is not None:  # cancelled: the rest of the answer would come to the next request
-                self._reply = None
                 self.close()
+                self._release()
 
     def _send(self, request: bytes) -> None:
         """Straight to the socket: a transport writes when the loop comes to it, which would be after the stamp."""
@@ -92,7 +92,9 @@ class Connection(asyncio.Protocol):
     def _parse(self) -> None:
         """What is held. Bytes that nothing was asked for put the connection out of step."""
         reads, self._reads = self._reads, []
-        if self._reply is None or not reads:
+        if not reads:
+            return
+        if self._reply is None:
             self.close()
             return
         self._at = reads[-1][0]
@@ -118,7 +120,12 @@ class Connection(asyncio.Protocol):
             self._finish()
 
     def _finish(self) -> None:
-        self._reply, self._hold = None, 1
+        self._release()
         self._stream.ended = self.idle_since = self._at
         if not self._answered.done():
             self._answered.set_result(None)
+
+    def _release(self) -> None:
+        if self._reply is not None:
+            self._reply.release()
+        self._reply, self._hold = None, 1

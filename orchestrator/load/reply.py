@@ -13,9 +13,9 @@ from engines.messages import error_message, one_line
 from orchestrator.load.events import EventSplitter, parsed_together
 from orchestrator.load.stream import BadStreamError, Reader, Stream
 
-_DONE = b"data: [DONE]\n\n"
-
 CLOSED = "connection lost: the server closed it before the answer was complete"
+
+_DONE = b"data: [DONE]\n\n"
 
 Read = tuple[float, bytes]
 """When it came, and what."""
@@ -64,6 +64,10 @@ class Reply:
         if not self._done and not self._refusal:
             raise BadStreamError(f"connection lost: {one_line(reason)}" if reason else CLOSED)
         self._check()
+
+    def release(self) -> None:
+        """Let go of the parser, which holds on to this in turn: no garbage is collected while a load runs."""
+        del self._parser
 
     def on_message_begin(self) -> None:
         """httptools. A second one is no answer to anything."""

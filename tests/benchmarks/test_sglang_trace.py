@@ -53,6 +53,11 @@ def test_plain_decoding_has_one_forward_a_step(tmp_path: Path) -> None:
     assert (found["step_us"], found["idle_us"], found["stages_us"]) == (50, 20, {"decode": 30})
 
 
-def test_a_trace_without_steps_is_refused() -> None:
-    with pytest.raises(ValueError, match="the trace has 0 spans"):
-        tabulated([event("kernel", "gemm", 0, 1)], 5)
+def test_a_trace_without_marks_is_one_step() -> None:
+    found = tabulated([event("kernel", "gemm", 10, 5), event("kernel", "gemm", 20, 10)], 5)
+    assert (found["steps"], found["step_us"], found["idle_us"], found["stages_us"]) == (1, 20, 5, {"unmarked": 15})
+
+
+def test_a_trace_without_kernels_is_refused() -> None:
+    with pytest.raises(ValueError, match="the trace has no kernels"):
+        tabulated(speculative(0), 5)

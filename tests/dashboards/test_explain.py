@@ -45,6 +45,13 @@ def test_every_arm_but_the_winner_has_a_reason(winner_run: Run, winner_decision:
     assert told == set(winner_run.styles) - {winner_decision.arm}
 
 
+def test_an_arm_without_a_comparison_is_told_as_a_baseline(winner_run: Run) -> None:
+    assert winner_run.decision is not None
+    renamed = winner_run.decision.model_copy(update={"baseline": "another"})
+    told = {r.arm: r.kind for r in reasons(Run(**{**vars(winner_run), "decision": renamed}))}
+    assert told["autoregressive"] == "baseline"
+
+
 def test_an_excluded_arm_is_told_by_its_exclusion(invalid_run: Run) -> None:
     assert [(r.arm, r.kind) for r in reasons(invalid_run)] == [("autoregressive", "excluded")]
 

@@ -52,6 +52,19 @@ def test_it_runs_as_nobody_and_tells_its_health(file: Path) -> None:
 
 
 @files
+def test_no_build_tool_is_left(file: Path) -> None:
+    """But a C compiler for GPUs, which Triton calls."""
+    done = instructions(file)
+    last = max(number for number, (word, _) in enumerate(done) if word == "FROM")
+    build = [rest for word, rest in done[:last] if word == "RUN"]
+    left = " ".join(rest for word, rest in done[last:] if word == "RUN")
+    assert build[-1].endswith("/opt/engine/bin/pip uninstall --yes pip")
+    assert left.endswith("python3 -m pip uninstall --yes pip")
+    installed = re.search(r"apt-get install --yes --no-install-recommends ([\w. +-]+?) +&&", left)
+    assert set(installed[1].split() if installed else []) <= {"gcc", "libc6-dev", "libnuma1"}
+
+
+@files
 def test_what_it_copies_is_here_and_is_sent(file: Path) -> None:
     allowed = file.with_name("Dockerfile.dockerignore").read_text().splitlines()
     assert allowed[0] == "*"

@@ -14,8 +14,6 @@ MEMORY = 0.95
 """How much of what is known after a step is kept in the next."""
 TRUST = 0.99
 """The same for how far the drafter is believed: what is accepted in one step says little."""
-SWITCH = 0.01
-"""How much better another width must be for a change."""
 STRIDE = 1.5
 """How much longer or shorter than known one step may count: a pause of the host is no property of a width."""
 FORGET = 0.999
@@ -73,7 +71,6 @@ class WidthPolicy:
         self._expected = [1.0] * len(widths)
         self._promised = self._kept = 1e-9
         self._ratios: dict[int, list[float]] = {}
-        self._chosen = 0
 
     @property
     def belief(self) -> float:
@@ -83,10 +80,7 @@ class WidthPolicy:
     def choose(self, requests: int, context: float) -> int:
         """Index of the width for the next step."""
         rates = [self._rate(index, requests, context) for index in range(len(self._widths))]
-        best = max(range(len(rates)), key=rates.__getitem__)
-        if rates[best] > rates[self._chosen] * (1 + SWITCH):
-            self._chosen = best
-        return self._chosen
+        return max(range(len(rates)), key=rates.__getitem__)
 
     def _rate(self, index: int, requests: int, context: float) -> float:
         tokens = 1 + self.belief * (self._expected[index] - 1)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ddtree.sglang.lanes import Lane
     from ddtree.sglang.worker import DDTreeWorker
 
-WARM, TIMED = 2, 5
+WARM, TIMED = 2, 10
 NEAR, FAR = 64, 8192
 
 
@@ -34,7 +34,8 @@ def _contexts(worker: "DDTreeWorker", requests: int, width: int) -> list[int]:
 
 
 def _room(worker: "DDTreeWorker", width: int) -> int:
-    return (WARM + TIMED) * worker.block_size + width
+    """Slots of a request after its prefix: every step begins at the same length."""
+    return worker.block_size + width
 
 
 def _step_ms(worker: "DDTreeWorker", lane: "Lane", requests: int, context: int) -> float:

@@ -57,7 +57,7 @@ def simulated(target: Target, drafter: str, batch: int, belief: float, blur: flo
         for context in (64, 8192)
     }
     policy, told = WidthPolicy(WIDTHS, CostModel(points)), []
-    tokens = ours = linear = 0.0
+    tokens = ours = linear = before = 0.0
     for step in range(STEPS):
         index = policy.choose(batch, CONTEXT)
         noise = exp(random.gauss(0, blur))
@@ -65,7 +65,8 @@ def simulated(target: Target, drafter: str, batch: int, belief: float, blur: flo
         tokens, ours = tokens + 1 + belief * (promised[index] - 1), ours + times[index]
         linear += times[WIDTHS.index(BLOCK)]
         if step:
-            policy.timed(index, batch, CONTEXT, times[index])
+            policy.timed(index, batch, CONTEXT, before)  # the host is a step ahead: what it waits for is the one before
+        before = times[index]
         accepted = max(0.0, random.gauss(belief * (promised[index] - 1), batch**-0.5))
         told.append((index, [1 + (each - 1) * max(0.1, random.gauss(1, 0.3)) for each in promised], accepted))
         if step >= LAG:

@@ -4,8 +4,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -40,13 +42,15 @@ PATIENCE_MS = 60_000
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run of each kind: decided in every way, half-written, damaged in several places, empty, with markup."""
+    """One run of each kind: decided in every way, half-written, damaged in several places, empty, with markup
+    and the longest name there is."""
     folder = tmp_path_factory.mktemp("library")
     for name, scenario in {"winner": WINNER, "tie": TIE, "invalid": INVALID, "load": LOAD}.items():
         synthetic_run(folder / f"{name}-synthetic", scenario)
     synthetic_run(folder / "half-synthetic", WINNER, share=0.4, decided=False)
     damage(folder / "damaged-synthetic")
-    hostile = synthetic_run(folder / "hostile-synthetic", TIE)
+    longest = replace(TIE, arms=({"method": "autoregressive"}, {"method": "autoregressive", "name": "W" * 80}))
+    hostile = synthetic_run(folder / "hostile-synthetic", longest)
     sweep = hostile.folder / "sweep.yaml"
     sweep.write_text(sweep.read_text().replace(TIE.question, f"'{HOSTILE.replace(chr(39), chr(39) * 2)}'"))
     decision = hostile.decision()
@@ -58,10 +62,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def damage(folder: Path) -> None:
-    """A run with a cut-off decision, a requests file of nothing, a trial that is no JSON and a broken index."""
+    """A run with a cut-off decision, a requests file of nothing, a trial that is no JSON, mistyped divergences and a
+    broken index."""
     store = synthetic_run(folder, WINNER)
     (folder / "decision.json").write_text('{"verdict":')
     (folder / "environment.json").write_text("nothing")
+    divergences = folder / "equivalence.parquet"
+    pd.read_parquet(divergences).assign(gap="wide").to_parquet(divergences)
     first, second, *_ = sorted(store.trials.folder.iterdir())
     (first / "requests.parquet").write_bytes(b"PAR1")
     (second / "trial.json").write_text("{")

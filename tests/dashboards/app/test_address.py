@@ -29,3 +29,4 @@ def test_empty_values_leave_the_address() -> None:
     assert written({"engine": "", "age": "7"}) == "?age=7"
     assert written({}) == ""
     assert parsed(None) == {}
+    assert len(parsed("?" + "&".join(f"a{number}=1" for number in range(999)))) == 999

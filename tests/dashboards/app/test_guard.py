@@ -68,6 +68,12 @@ def test_a_foreign_name_for_this_machine_is_turned_away(tmp_path: Path) -> None:
         assert browser.get("/", headers={"Host": host}).status_code in (400, 403)
 
 
+def test_the_address_that_is_listened_on_is_answered(tmp_path: Path) -> None:
+    browser, guard = client(tmp_path, "127.8.8.8")
+    assert guard.token is None
+    assert browser.get("/", headers={"Host": "127.8.8.8:8050"}).status_code == 200
+
+
 def test_pages_may_run_nothing_but_their_own_scripts(tmp_path: Path) -> None:
     browser, _ = client(tmp_path, "127.0.0.1")
     answer = browser.get("/")

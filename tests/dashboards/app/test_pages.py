@@ -359,7 +359,7 @@ def test_a_token_opens_the_door_once(chromium: Browser, runs: Path) -> None:
     secret = server.address.partition("?token=")[2]
     addresses = serve(server)
     next(addresses)
-    here = f"http://127.0.0.1:{server.wsgi.server_port}"
+    here = f"http://127.0.0.1:{server.wsgi.port}"
     context = chromium.new_context()
     page = context.new_page()
     answer = page.goto(f"{here}/")

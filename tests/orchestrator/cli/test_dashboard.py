@@ -16,5 +16,14 @@ def test_a_port_that_is_taken_is_one_line(invoke: Any, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(InputError, match="cannot listen there"):
+        with pytest.raises(InputError, match="cannot listen there: Address already in use"):
             invoke("dashboard", tmp_path, "--port", str(taken.getsockname()[1]))
+
+
+@pytest.mark.parametrize("host", ["256.1.1.1", "a..b", "unix://{file}"])
+def test_what_is_no_address_is_one_line_and_harms_nothing(invoke: Any, tmp_path: Path, host: str) -> None:
+    file = tmp_path / "kept"
+    file.touch()
+    with pytest.raises(InputError, match=r"cannot listen there: [A-Za-z]"):
+        invoke("dashboard", tmp_path, "--host", host.format(file=file), "--port", "0")
+    assert file.exists()

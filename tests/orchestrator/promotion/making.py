@@ -47,7 +47,12 @@ async def measured_run(folder: Path, arm: dict[str, Any], found: dict[str, str])
     profile = fake_sweep()["profiles"]["local"] | {"models": found}
     workload = {"prompts": {"set": "orchestrate", "count": 16, "seed": 3}, "max_tokens": 24}
     changes: dict[str, Any] = {"arms": [PLAIN, arm], "workload": workload, "profiles": {"local": profile}}
-    spec = SweepSpec.model_validate(fake_sweep(**changes))
+    return await swept(folder, fake_sweep(**changes), arm["name"])
+
+
+async def swept(folder: Path, sweep: dict[str, Any], winner: str) -> RunStore:
+    """All trials of a sweep's first blocks under its profile local, decided for one arm."""
+    spec = SweepSpec.model_validate(sweep)
     deployments = make_deployments(spec, "local", models.resolve)
     plan = make_plan(spec, "local", deployments, load_prompts(spec.workload.prompts))
     store, slot = RunStore(folder), Slot("slot-0", MATCH, ANY_LOAD)
@@ -67,7 +72,7 @@ async def measured_run(folder: Path, arm: dict[str, Any], found: dict[str, str])
     gates, _ = judge(compare_texts(requests, plan.arms, "autoregressive"), {}, 0.0)
     store.write_decision(decide(plan, store.trials.records(), requests, gates))
     # Who is fastest on a busy machine is chance, and not what promotion is about.
-    change_decision(store, verdict="winner", arm=arm["name"], sentence=f"{arm['name']} wins, for the tests' sake")
+    change_decision(store, verdict="winner", arm=winner, sentence=f"{winner} wins, for the tests' sake")
     return store
 
 

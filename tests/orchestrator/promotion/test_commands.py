@@ -1,5 +1,7 @@
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from orchestrator.errors import InputError
 from orchestrator.promotion.release import Release
 from orchestrator.store import RunStore
 from tests.orchestrator.promotion import making
-from tests.orchestrator.promotion.bench import Bench, opened
+from tests.orchestrator.promotion.bench import PROGRAM, Bench, opened
 from tests.orchestrator.promotion.traffic import traffic
 
 
@@ -51,6 +53,62 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(bench: Bench, invoke: Any,
 def test_nobody_to_confirm_is_said(invoke: Any) -> None:
     with pytest.raises(InputError, match="--yes goes on without asking"):
         invoke("promote", "second", "--to", "bench")
+    with pytest.raises(InputError, match="there is no release before to go back to"):
+        invoke("rollback", "bench", "--yes")
+
+
+def test_scripts_get_one_document(bench: Bench, invoke: Any, made: dict[str, Release], tmp_path: Path) -> None:
+    first, second = made["first"], made["second"]
+    planned = json.loads(invoke("promote", "second", "--to", "bench", "--dry-run", "--json").stdout)
+    assert (planned["outcome"], planned["release"], planned["plan"][0][:10]) == ("planned", second.id, "release   ")
+    with opened(tmp_path) as target:
+        target.promote(first)
+        deploy = ["--deploy", target.folder / "deploy.yaml", "--json"]
+        done = json.loads(invoke("promote", "second", "--to", "bench", "--yes", *deploy).stdout)
+        assert (done["outcome"], done["serving"], done["left_open"]) == ("done", second.id, False)
+        steps = ["old release", "upload", "start", "ready", "smoke", "canary 20 %", "full", "drain"]
+        assert [step["step"] for step in done["steps"] if step["done"]] == steps
+        planned = json.loads(invoke("rollback", "bench", "--dry-run", *deploy).stdout)
+        assert f"bench goes from {second.id} to {first.id}, which is kept warm" in planned["plan"][0]
+        assert target.serving() == second.id
+        shown = invoke("rollback", "bench", "--yes", *deploy)
+        done = json.loads(shown.stdout)
+        assert (done["outcome"], done["serving"], [step["step"] for step in done["steps"]]) == (
+            "done", first.id, ["ready", "full", "drain"],
+        )  # fmt: skip
+        assert "all sessions go to" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "code", "message"),
+    [
+        ({"environment": {"FAKE_ENGINE_DEFECTS": '{"wrong_after": 3}'}}, "failed", 6, "the answers are not the run's"),
+        ({"allow_local_profile": False}, "refused", 2, "which target bench does not allow"),
+    ],
+)
+def test_scripts_hear_why_not(
+    bench: Bench,
+    made: dict[str, Release],
+    tmp_path: Path,
+    changes: dict[str, Any],
+    outcome: str,
+    code: int,
+    message: str,
+) -> None:
+    """By the program itself: the document is all of stdout, and people read stderr."""
+    deploy = making.write_deploy(tmp_path / "deploy.yaml", bench=making.target(bench.root, bench.port, **changes))
+    words = ["promote", made["second"].id, "--to", "bench", "--yes", "--json", "--deploy", str(deploy)]
+    command = [sys.executable, *PROGRAM, *words, "--releases", str(made["second"].folder.parent)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    document = json.loads(ended.stdout)
+    assert (ended.returncode, document["outcome"]) == (code, outcome)
+    assert message in document["message"]
+    assert message in ended.stderr
+    if outcome == "refused":
+        assert document["refusals"][0]["override"] is None
+    else:
+        assert (document["serving"], document["left_open"]) == (made["first"].id, False)
+        assert [step["step"] for step in document["steps"] if not step["done"]] == ["smoke"]
 
 
 def test_refusals_are_listed_with_their_overrides(
@@ -94,6 +152,7 @@ def test_status_tells_a_target_from_a_run(bench: Bench, invoke: Any, made: dict[
     assert (release["release"], release["part"], release["share"]) == (made["first"].id, "serving", 100.0)
     assert release["healthy"] is True
     assert found["live"]["probe_failures"] == 0
+    assert found["lost_by_reboot"] == []
     assert found["live"]["probe_acceptance_length"] == pytest.approx(3.0, abs=0.05)
     assert f"bench: {made['first'].id} (chain) serves and keeps its promise" in invoke("status", "bench").output
     assert "first" in invoke("status", "first").output

@@ -83,7 +83,7 @@ def test_a_promotion_under_systemd_survives_a_power_cut(
     machine: Machine, made: dict[str, Release], capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = made["first"], made["second"]
-    target = Target(machine, first.folder.parents[1], making.free_block(), warm_for_s=25)
+    target = Target(machine, first.folder.parents[1], making.free_block(), warm_for_s=15)
     assert target.promote(first)["serving"] == first.id
     with traffic(target.port) as load:
         load.wait_for(10)

@@ -6,8 +6,10 @@ from orchestrator.promotion.host import Gpu, HostFacts
 from orchestrator.promotion.packages import differences
 from orchestrator.promotion.preflight import (
     Refusal,
+    after_reboot,
     of_decision,
     of_host,
+    of_image,
     of_packages,
     of_supervisor,
     standing_refusals,
@@ -144,6 +146,35 @@ def test_packages_other_than_measured() -> None:
     assert refusal.reason.endswith("rich is missing and 1 more")
     assert differences(measured, measured) == []
     assert of_packages("a", []) == []
+
+
+def test_another_image_than_measured() -> None:
+    measured, other = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+    assert texts(of_image("a", measured, other)) == [
+        ("a: the image is sha256:bbbbbbbbbbbb, the measured one sha256:aaaaaaaaaaaa", "environment")
+    ]
+    assert of_image("a", measured, measured) == of_image("a", measured, None) == of_image("a", None, other) == []
+
+
+def test_the_plan_says_what_comes_back_after_a_reboot() -> None:
+    cron, bare = facts(tools=frozenset({"crontab"})), facts()
+    nginx = {"mode": "include", "include_path": "/etc/nginx/conf.d/o.conf"}
+    image = "registry.invalid/engine@sha256:" + "0" * 64
+
+    def target(**changes: Any) -> LocalTarget:
+        return LocalTarget.model_validate({"kind": "local"} | changes)
+
+    for changes, hosts, words in [
+        ({}, {"a": cron}, "cron starts replicas and router again"),
+        ({}, {"a": cron, "b": bare}, "no cron on b: replicas and router stay down there until the same command is run"),
+        ({"router": nginx}, {"a": cron}, "cron starts replicas again"),
+        ({"supervisor": "systemd"}, {"a": bare}, "systemd starts the replicas and router again"),
+        ({"supervisor": "systemd", "router": nginx}, {"a": bare}, "systemd starts the replicas again"),
+        ({"supervisor": "compose", "image": image}, {"a": cron, "b": bare}, "docker starts the replicas again; cron"),
+        ({"supervisor": "compose", "image": image}, {"a": bare}, "the replicas again; no cron on a: router stay"),
+        ({"supervisor": "compose", "image": image, "router": nginx}, {"a": bare}, "docker starts the replicas again"),
+    ]:
+        assert words in after_reboot(target(**changes), hosts)
 
 
 def test_a_supervisor_that_the_host_does_not_have() -> None:

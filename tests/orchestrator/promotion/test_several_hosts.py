@@ -11,7 +11,7 @@ from orchestrator.promotion.host import HostError
 from orchestrator.promotion.release import Release
 from tests.orchestrator.promotion.bench import Bench, opened
 from tests.orchestrator.promotion.sshd import Sshd, needs_sshd
-from tests.orchestrator.promotion.traffic import traffic
+from tests.orchestrator.promotion.traffic import tell, traffic
 
 pytestmark = [needs_sshd, pytest.mark.slow]
 
@@ -84,6 +84,35 @@ def test_two_hosts_behind_one_router_turn_together_or_not_at_all(
         load.wait_for(10)
     assert load.failures == []
     assert len(bench.units()) == 2
+
+
+def test_a_host_that_is_lost_in_the_middle_costs_no_request(
+    bench: Bench,
+    made: dict[str, Release],
+    hosts: dict[str, Sshd],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, second = made["first"], made["second"]
+    bench.promote(first)
+
+    async def lost(*_: object) -> smoke.Smoke:
+        hosts["b"].kill()
+        raise PromotionError("the connection is gone")
+
+    with traffic(bench.port) as load:
+        monkeypatch.setattr(smoke, "smoke", lost)
+        with pytest.raises(PromotionError, match=r"the connection is gone; and undoing it failed: b: .*cleans up"):
+            bench.promote(second)
+        monkeypatch.undo()
+        load.wait_for(10)
+        hosts["b"].start()
+        assert second.name in bench.promote(second)
+        assert "was cut off and is undone first" in bench.shown
+        load.wait_for(10)
+    tell(capsys, "a host lost and found in a promotion", load)
+    assert load.failures == []
+    assert bench.serving() == second.id
 
 
 def test_a_replica_that_dies_is_stood_in_for_by_the_other_host(bench: Bench, made: dict[str, Release]) -> None:

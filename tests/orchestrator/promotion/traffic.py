@@ -7,7 +7,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -18,6 +18,8 @@ from engines.base import Method
 from engines.fake.script import Script
 
 TOKENS = 40
+Chat = Callable[[aiohttp.ClientSession, str], Awaitable[None]]
+"""One chat with a server; ValueError for an answer that is not whole, or not the right one."""
 _SCRIPT = Script(method=Method.DFLASH)
 
 
@@ -53,10 +55,11 @@ def tell(capsys: pytest.CaptureFixture[str], what: str, load: Traffic) -> None:
 
 
 @contextmanager
-def traffic(port: int, at_once: int = 3) -> Iterator[Traffic]:
+def traffic(port: int, at_once: int = 3, chat: Chat | None = None) -> Iterator[Traffic]:
     """Keep `at_once` chats going as long as the context lasts; what was begun is answered before it ends."""
     found, over = Traffic(), threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(_load(f"http://127.0.0.1:{port}", at_once, found, over)))
+    load = _load(f"http://127.0.0.1:{port}", at_once, chat or _fake_chat, found, over)
+    thread = threading.Thread(target=lambda: asyncio.run(load))
     thread.start()
     try:
         yield found
@@ -65,9 +68,12 @@ def traffic(port: int, at_once: int = 3) -> Iterator[Traffic]:
         thread.join()
 
 
-async def ask(session: aiohttp.ClientSession, url: str, content: str, headers: dict[str, str]) -> list[int]:
+async def ask(
+    session: aiohttp.ClientSession, url: str, content: str, headers: dict[str, str], model: str = "fake"
+) -> list[int]:
     """The token ids of a whole streamed answer. ValueError for one that is not whole."""
-    body = {"model": "fake", "messages": [{"role": "user", "content": content}], "max_tokens": TOKENS, "stream": True}
+    body = {"model": model, "messages": [{"role": "user", "content": content}], "max_tokens": TOKENS, "stream": True}
+    body |= {"return_token_ids": True}
     async with session.post(f"{url}/v1/chat/completions", json=body, headers=headers) as response:
         if response.status != 200:
             raise ValueError(f"HTTP {response.status}: {(await response.text())[:200]}")
@@ -84,18 +90,23 @@ def expected(content: str) -> list[int]:
     return [next(tokens) for _ in range(TOKENS)]
 
 
-async def _load(url: str, at_once: int, found: Traffic, over: threading.Event) -> None:
+async def _fake_chat(session: aiohttp.ClientSession, url: str) -> None:
+    content = uuid.uuid4().hex
+    if await ask(session, url, content, {"X-Session-Id": content}) != expected(content):
+        raise ValueError("another text")
+
+
+async def _load(url: str, at_once: int, chat: Chat, found: Traffic, over: threading.Event) -> None:
     async with aiohttp.ClientSession() as session:
-        await asyncio.gather(*(_converse(session, url, found, over) for _ in range(at_once)))
+        await asyncio.gather(*(_converse(session, url, chat, found, over) for _ in range(at_once)))
 
 
-async def _converse(session: aiohttp.ClientSession, url: str, found: Traffic, over: threading.Event) -> None:
+async def _converse(
+    session: aiohttp.ClientSession, url: str, chat: Chat, found: Traffic, over: threading.Event
+) -> None:
     while not over.is_set():
-        content = uuid.uuid4().hex
         try:
-            tokens = await ask(session, url, content, {"X-Session-Id": content})
-            if tokens != expected(content):
-                found.failures.append("another text")
+            await chat(session, url)
         except (aiohttp.ClientError, ValueError, TimeoutError) as error:
             found.failures.append(f"{type(error).__name__}: {error}")
             await asyncio.sleep(0.05)

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -126,6 +127,53 @@ def test_an_image_that_is_missing_is_pulled_and_its_absence_told() -> None:
     assert host.commands[-1] == f"docker pull --quiet {UNIT.image}"
 
 
+def host_with(image: str = "", policy: str = "unless-stopped", running: bool = True) -> RecordingHost:
+    """A host whose docker has this image and one container."""
+
+    def answer(argv: Sequence[str]) -> Finished | None:
+        if argv[:3] == ["docker", "image", "inspect"] and "--format" in argv:
+            return Finished(0, f"{image}\n", "") if image else Finished(1, "", "Error: No such image\n")
+        if argv[:2] == ["docker", "ps"]:
+            return Finished(0, "c1\n" if running else "", "")
+        return Finished(0, f"{policy}\n", "") if argv[:2] == ["docker", "inspect"] else None
+
+    return RecordingHost(answer)
+
+
+@pytest.mark.parametrize(
+    ("there", "reason"),
+    [
+        ("sha256:1 registry.invalid/engine@sha256:" + "1" * 64, "the image on this host is another one: sha256:1"),
+        ("sha256:1", "the image on this host is another one: sha256:1"),
+        ("", "the image on this host is another one: Error: No such image"),
+    ],
+)
+def test_an_image_of_another_digest_is_not_started(there: str, reason: str) -> None:
+    host = host_with(there)
+    with pytest.raises(HostError, match=reason):
+        SUPERVISOR.start(host, UNIT)
+    assert not any(" up " in command for command in host.commands)
+
+
+def test_an_image_of_the_digest_is_started_for_good() -> None:
+    host = host_with("sha256:1 mirror.invalid/engine@sha256:" + "0" * 64)
+    host.files[UNIT.folder / "until"] = b"1.0"
+    SUPERVISOR.start(host, UNIT)
+    assert host.files == {}
+    assert [command.split(" --file")[0] for command in host.commands[-3:]] == [
+        "docker compose --project-name orchestrate-r1-0",
+        "docker ps --quiet --filter label=com.docker.compose.project=orchestrate-r1-0",
+        "docker update --restart unless-stopped c1",
+    ]
+    SUPERVISOR.start(host_with("sha256:1"), replace(UNIT, image="sha256:1"))
+
+
+def test_what_a_reboot_loses_is_what_docker_does_not_restart() -> None:
+    assert SUPERVISOR.lost_by_reboot(host_with(), UNIT) == ""
+    assert SUPERVISOR.lost_by_reboot(host_with(policy="no"), UNIT) == "its container's restart policy is 'no'"
+    assert SUPERVISOR.lost_by_reboot(host_with(running=False), UNIT) == "there is no container"
+
+
 def test_a_host_without_compose_is_told_so() -> None:
     def answer(argv: Sequence[str]) -> Finished | None:
         return Finished(1, "", "") if "compose" in argv or argv[0] == "sh" else None
@@ -205,6 +253,18 @@ def test_a_server_lives_and_dies_in_a_real_container(daemon: Dockerd, tmp_path: 
     assert daemon.docker("ps", "--quiet").split() == [container]
     os.kill(int(daemon.docker("inspect", "--format", "{{.State.Pid}}", container)), 9)
     assert eventually(lambda: "1" in daemon.docker("inspect", "--format", "{{.RestartCount}}", container), 30)
+    assert eventually(lambda: _answers(port), 30)
+    assert SUPERVISOR.read(host, unit, PurePosixPath("/tmp/x")) == b""
+    assert SUPERVISOR.read(host, unit, PurePosixPath("/tmp/none")) is None
+    assert SUPERVISOR.lost_by_reboot(host, unit) == ""
+    SUPERVISOR.expire(host, unit, 3)
+    SUPERVISOR.start(host, unit)
+    time.sleep(5)
+    assert SUPERVISOR.alive(host, unit), "a start forgets the end"
+    SUPERVISOR.expire(host, unit, 1)
+    assert SUPERVISOR.lost_by_reboot(host, unit) == "its container's restart policy is 'no'"
+    assert eventually(lambda: not SUPERVISOR.alive(host, unit), 30)
+    SUPERVISOR.start(host, unit)
     assert eventually(lambda: _answers(port), 30)
     SUPERVISOR.stop(host, unit, 20)
     SUPERVISOR.stop(host, unit, 20)
