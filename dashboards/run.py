@@ -13,7 +13,7 @@ from dashboards.figures.slots import minutes_after, run_start
 from dashboards.theme import ArmKey, ArmStyle, arm_styles
 from orchestrator.damage import Reading
 from orchestrator.errors import InputError
-from orchestrator.index import KEYS, Index, open_index
+from orchestrator.index import KEYS, open_index
 from orchestrator.outputs import Outputs
 from orchestrator.records import REQUEST_COLUMNS, Decision, Divergence, DraftTrees, JournalEntry, TrialRecord
 from orchestrator.spec import SweepSpec
@@ -53,6 +53,7 @@ def load_run(store: RunStore) -> Run:
     reading = Reading()
     attempt = reading.attempt
     index = open_index(store)
+    trials = [trial for trial in index.trials if _begun(trial, reading)]
     decision: Decision | None = attempt("decision.json", store.decision, None)
     spec: SweepSpec | None = attempt("sweep.yaml", lambda: SweepSpec.model_validate(store.sweep()), None)
     divergences = attempt("equivalence.parquet", lambda: _divergences(store), _no_divergences())
@@ -62,16 +63,16 @@ def load_run(store: RunStore) -> Run:
         spec=spec,
         environment=attempt("environment.json", store.environment, {}),
         entries=attempt("journal.jsonl", store.entries, []),
-        trials=index.trials,
+        trials=trials,
         requests=index.requests.reindex(columns=[*KEYS, *REQUEST_COLUMNS]),
-        telemetry=_placed(index),
+        telemetry=_placed(index.telemetry, trials),
         goodput=index.goodput,
         depths=index.depths,
-        trees=_trees(store, index.trials, attempt),
+        trees=_trees(store, trials, attempt),
         outputs=attempt("outputs.json", store.outputs, None),
         divergences=divergences,
         decision=decision,
-        styles=arm_styles(_arm_keys(spec, decision, index.trials, divergences["arm"])),
+        styles=arm_styles(_arm_keys(spec, decision, trials, divergences["arm"])),
         problems=[*reading.problems, *index.problems],
     )
 
@@ -106,16 +107,22 @@ def _divergences(store: RunStore) -> pd.DataFrame:
     return frame
 
 
-def _placed(index: Index) -> pd.DataFrame:
+def _begun(trial: TrialRecord, reading: Reading) -> bool:
+    """Whether its record says when it began: without that it has no place in time."""
+    what = f"trial {trial.digest[:12]}, trial.json"
+    return reading.attempt(what, lambda: run_start([trial]) is not None, False)
+
+
+def _placed(telemetry: pd.DataFrame, trials: list[TrialRecord]) -> pd.DataFrame:
     """Telemetry with each trial's arm and slot, and minutes since the first trial began."""
-    if "time" not in index.telemetry:
+    if "time" not in telemetry or not trials:
         return pd.DataFrame()
-    start = run_start(index.trials)
+    start = run_start(trials)
     places = pd.DataFrame(
-        [(t.digest, t.arm, t.slot, minutes_after(start, t)) for t in index.trials],
+        [(t.digest, t.arm, t.slot, minutes_after(start, t)) for t in trials],
         columns=["trial", "arm", "slot", "minutes"],
     )
-    frame = index.telemetry.merge(places, on="trial")
+    frame = telemetry.merge(places, on="trial")
     return frame.assign(minutes=frame["minutes"] + frame["time"] / 60)
 
 

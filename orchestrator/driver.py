@@ -115,11 +115,14 @@ class _Sweep:
                 await asyncio.gather(watcher, return_exceptions=True)
 
     async def _prepare(self, slots: Sequence[SlotHandle]) -> None:
-        """Start what will stay up before the first trial: side by side, which the trials would do one by one."""
-        arms = list({trial.arm.name: (trial.arm, trial.deployment) for trial in self._units[0].trials}.values())
-        for slot in slots:
-            self._progress.slot(slot.label, self._units[0].trials[0], "starting the engines", time.time())
-        await asyncio.gather(*(slot.prepare(arms) for slot in slots))
+        """Start what will stay up before the first trial: side by side, which the trials would do one by one. A slot's
+        first unit begins with other arms than its neighbour's.
+        """
+        first = list(zip(slots, self._units, strict=False))
+        for slot, unit in first:
+            self._progress.slot(slot.label, unit.trials[0], "starting the engines", time.time())
+        starting = (slot.prepare([(trial.arm, trial.deployment) for trial in unit.trials]) for slot, unit in first)
+        await asyncio.gather(*starting)
 
     async def _share(self, slots: Sequence[SlotHandle]) -> list[SlotHandle]:
         """Hand out the units until none is left. Returns the slots that are; a lost one has given its unit back."""

@@ -29,7 +29,7 @@ KEYS = ("trial", "arm", "concurrency", "block")
 """What each row of the requests belongs to."""
 
 _UNREAD = {"token_ids", "prompt_token_ids", "chunk_times", "chunk_tokens", "coalesced"}
-_READ = [column for column in REQUEST_COLUMNS if column not in _UNREAD]
+_READ = {column: kind for column, kind in REQUEST_COLUMNS.items() if column not in _UNREAD}
 _FRAMES = ("requests", "telemetry", "goodput", "depths")
 _SAMPLES = 2_000
 """Telemetry samples kept of a run, over all its trials."""
@@ -92,7 +92,7 @@ def build_index(store: RunStore) -> Index:
         keys: dict[str, Any] = {name: getattr(record, "digest" if name == "trial" else name) for name in KEYS}
         with reading.noting(f"trial {record.digest[:12]}, requests.parquet"):
             if record.state is TrialState.VALID:
-                frame = pd.read_parquet(folder / "requests.parquet", columns=_READ)
+                frame = pd.read_parquet(folder / "requests.parquet", columns=list(_READ)).astype(_READ)
                 requests.append(frame.assign(**keys)[[*KEYS, *frame.columns]])
         with reading.noting(f"trial {record.digest[:12]}, telemetry.parquet"):
             telemetry.append(pd.read_parquet(folder / "telemetry.parquet").assign(trial=record.digest))

@@ -58,7 +58,7 @@ class Shelf:
         name = store.folder.name
         stamp = stamp_of(store)
         kept = self._kept.get(name) or _stored(store)
-        if kept is None or kept.stamp != stamp:
+        if kept is None or kept.stamp != stamp or kept.card.name != name:  # a folder may have been renamed
             kept = write_card(store)
         self._kept[name] = kept
         return kept.card

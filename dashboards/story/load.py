@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboards import figures
 from dashboards.run import Run
 from dashboards.story.plate import Plate
+from orchestrator.outputs import Payoff
 
 
 def load(run: Run) -> list[Plate]:
@@ -12,8 +13,12 @@ def load(run: Run) -> list[Plate]:
     summaries = run.decision.summaries if run.decision else []
     if len({summary.concurrency for summary in summaries}) < 2:
         return []
+    crossed = [c for c in run.outputs.crossings if c.payoff is Payoff.CROSSES] if run.outputs else []
+    against = [c for c in crossed if run.decision and c.against == run.decision.baseline]
     caption = "All requests together; where lines cross, another arm becomes the better choice."
-    speed = figures.throughput_by_concurrency(summaries, run.styles)
+    if against:
+        caption += f" A ring is where an arm stops paying against {against[0].against}, prompt by prompt."
+    speed = figures.throughput_by_concurrency(summaries, run.styles, against)
     return [Plate("concurrency", "Output speed by concurrency", caption, speed, wide=True), *_outputs(run)]
 
 

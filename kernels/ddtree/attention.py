@@ -2,7 +2,7 @@
 
 import torch
 
-from ddtree.checks import FLOATS, INTEGERS, require, require_tensor
+from ddtree.checks import FLOATS, INTEGERS, require, require_tensor, require_whole
 from ddtree.dispatch import implementation
 from ddtree.tree import Tree, check_tree
 
@@ -34,8 +34,9 @@ def tree_attention(
     table it is required and holds each request's first entry. Query head h reads KV head h // (Hq / Hkv). `scale`
     defaults to E ** -0.5. With `window`, a node at position p sees positions above p - window only. Pools in float8
     are converted, unscaled. Prefix lengths must be within what the table holds. `longest` bounds them from above, for
-    how the work is cut: by default what a row of the table holds, which says nothing of a flat one. On the CPU the
-    tree must pass `check_tree`. On CUDA the head size is at most 256, and 64 in float32, which is there for tests.
+    how the work is cut: by default what a row of the table holds, which says nothing of a flat one. The CPU raises
+    where lengths or entries of the table lead out of it or of the pool, and where the tree does not pass `check_tree`.
+    On CUDA the head size is at most 256, and 64 in float32, which is there for tests.
     """
     device = query.device
     require_tensor("query", query, (None, None, None, None), FLOATS, device)
@@ -49,9 +50,10 @@ def tree_attention(
     require_tensor("prefix_lens", prefix_lens, (batch,), INTEGERS, device)
     require_tensor("tree.depths", tree.depths, (batch, nodes), (torch.int32,), device)
     require_tensor("tree.ancestors", tree.ancestors, (batch, nodes, -(-nodes // 64)), (torch.int64,), device)
-    require(page_size >= 1, f"page_size is {page_size}, allowed is 1 or more")
-    require(window is None or window >= 1, f"window is {window}, allowed is 1 or more")
-    require(longest is None or longest >= 1, f"longest is {longest}, allowed is 1 or more")
+    for name, number in (("page_size", page_size), ("window", window), ("longest", longest)):
+        if number is not None:
+            require_whole(**{name: number})
+            require(number >= 1, f"{name} is {number}, allowed is 1 or more")
     _check_table(table, rows, batch, device)
     if device.type == "cpu":
         check_tree(tree)

@@ -14,6 +14,12 @@ def require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
+def require_whole(**numbers: object) -> None:
+    """A count that is none would be cut, or compared, somewhere inside."""
+    for name, number in numbers.items():
+        require(hasattr(type(number), "__index__"), f"{name} is {number!r}, allowed is a whole number")
+
+
 def require_contiguous(**tensors: torch.Tensor) -> None:
     """For kernels that read their small arguments without strides."""
     for name, tensor in tensors.items():

@@ -37,7 +37,8 @@ def compact_kv(keys: torch.Tensor, values: torch.Tensor, acceptance: Acceptance,
     """In caches [L,B,S,H,E], move rows prefix + node_index[b, j] to prefix + j for all layers, in place.
 
     The tree's rows lie at prefix .. prefix + N - 1 of each request. Safe although source and target overlap, since a
-    path's node indices increase and are never below their place in the path.
+    path's node indices increase and are never below their place in the path. The CPU raises where a row lies outside
+    of the cache.
     """
     batch = acceptance.lengths.shape[0]
     device = acceptance.lengths.device

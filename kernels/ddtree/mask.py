@@ -37,6 +37,7 @@ def sglang_mask(
     require(out is not None or cpu, "sglang_mask needs `out` on CUDA: a uint8 buffer of sum(N * (prefix + N)) bytes")
     if cpu:
         check_tree(tree)
+        require(bool((prefix_lens >= 0).all()), f"prefix_lens is {prefix_lens.tolist()}, allowed is 0 or more")
         nodes = tree.tokens.shape[1]
         length = int((nodes * (prefix_lens.long() + nodes)).sum())
         out = torch.empty(length, dtype=torch.uint8) if out is None else out

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ddtree.checks import FLOATS, require, require_tensor
+from ddtree.checks import FLOATS, require, require_tensor, require_whole
 from ddtree.dispatch import implementation
 
 
@@ -31,6 +31,7 @@ def topk_logprobs(logits: torch.Tensor, k: int, *, vocab_offset: int = 0) -> Top
     its lse is not finite, so that a tree has no node from it; `check_topk` finds it.
     """
     require_tensor("logits", logits, (None, None, None), FLOATS, logits.device)
+    require_whole(k=k, vocab_offset=vocab_offset)
     require(0 < k <= logits.shape[2], f"k is {k}, allowed is 1 to the vocabulary of {logits.shape[2]}")
     require(min(logits.shape) > 0, f"logits has shape {list(logits.shape)}, every size must be positive")
     require(vocab_offset >= 0, f"vocab_offset is {vocab_offset}, allowed is 0 or more")

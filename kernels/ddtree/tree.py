@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ddtree.checks import INTEGERS, require, require_buffer, require_tensor
+from ddtree.checks import INTEGERS, require, require_buffer, require_tensor, require_whole
 from ddtree.dispatch import implementation
 
 INT32_FIELDS = ("tokens", "parents", "depths", "ranks", "first_child", "next_sibling")
@@ -72,9 +72,12 @@ def build_tree(
     require(min(log_probs.shape) > 0, f"log_probs has shape {list(log_probs.shape)}, every size must be positive")
     require_tensor("token_ids", token_ids, tuple(log_probs.shape), INTEGERS, device)
     require_tensor("root_tokens", root_tokens, (log_probs.shape[0],), INTEGERS, device)
+    require_whole(max_nodes=max_nodes)
     require(max_nodes >= 2, f"max_nodes is {max_nodes}, allowed is 2 or more (the root and one draft)")
     if isinstance(budgets, torch.Tensor):
         require_tensor("budgets", budgets, (log_probs.shape[0],), INTEGERS, device)
+    else:
+        require_whole(budgets=budgets)
     if not isinstance(budgets, torch.Tensor) or device.type == "cpu":
         _check_budgets(budgets, max_nodes)
     batch, draft_depth, _ = log_probs.shape

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 import torch
 from scipy.stats import chisquare
@@ -72,6 +74,13 @@ def test_sample_and_walk_emits_the_target_distribution():
     pairs = emitted[:, 0] * 3 + torch.where(missing, second, emitted[:, 1])
     expected = (start[:, None] * step).flatten().double() * trials
     assert chisquare(torch.bincount(pairs, minlength=9), expected * trials / expected.sum()).pvalue > 1e-3
+
+
+def test_links_in_a_circle_are_refused(tree_of):
+    tree = tree_of(0, 2, 3, 3, 4, 5)
+    circle = dataclasses.replace(tree, next_sibling=torch.ones_like(tree.next_sibling))
+    with pytest.raises(ValueError, match="lead in a circle"):
+        ddtree.accept_greedy(circle, torch.full((2, 5), -5))
 
 
 def test_bad_input_is_named(tree_of):

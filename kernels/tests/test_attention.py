@@ -184,9 +184,25 @@ def test_bad_input_is_named(tree_of, change, message):
 
 def test_bad_options_are_named(tree_of):
     case = arguments(make(tree_of))
-    for option in ({"window": 0}, {"page_size": 0}, {"longest": 0}):
-        with pytest.raises(ValueError, match="allowed is 1 or more"):
-            ddtree.tree_attention(*case, **option)
+    for option in ("window", "page_size", "longest"):
+        for value, allowed in ((0, "1 or more"), (2.5, "a whole number")):
+            with pytest.raises(ValueError, match=f"{option} is {value}, allowed is {allowed}"):
+                ddtree.tree_attention(*case, **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({"prefix_lens": torch.tensor([3, 71, 1])}, {}, "prefix_lens of request 1 is 71, its table holds 70 positions"),
+        ({"prefix_lens": torch.tensor([-1, 0, 1])}, {}, "prefix_lens of request 0 is -1"),
+        ({"table": torch.full((3, 70), -1)}, {}, "the table of request 0 names a slot outside of the pool of 213"),
+        ({"table": torch.full((3, 70), 213)}, {}, "names a slot outside of the pool of 213"),
+        ({}, {"rows": torch.tensor([0, 1, 3])}, "rows of request 2 is 3, the table has 3"),
+    ],
+)
+def test_places_outside_of_table_and_pool_are_named(tree_of, change, options, message):
+    with pytest.raises(ValueError, match=message):
+        ddtree.tree_attention(*arguments({**make(tree_of), **change}), **options)
 
 
 def test_a_mask_that_is_no_tree_is_refused(tree_of):

@@ -68,6 +68,9 @@ def test_bad_input_is_named():
         ddtree.compact_kv(torch.zeros(1, 3, 9, 2, 2), torch.zeros(1, 3, 9, 2, 2), accepted, prefix)
     with pytest.raises(ValueError, match="prefix_lens has dtype"):
         ddtree.compact_kv(torch.zeros(1, 4, 9, 2, 2), torch.zeros(1, 4, 9, 2, 2), accepted, prefix.float())
+    for outside in (-1, 5):
+        with pytest.raises(ValueError, match=f"request 0 is {outside}: its path leaves the 9 cached rows"):
+            ddtree.compact_kv(torch.zeros(1, 4, 9, 2, 2), torch.zeros(1, 4, 9, 2, 2), accepted, prefix + outside)
     with pytest.raises(ValueError, match="pool has dtype"):
         ddtree.PoolTable.of([torch.zeros(4, 2), torch.zeros(4, 2, dtype=torch.float16)])
     with pytest.raises(ValueError, match="at least one pool"):

@@ -59,5 +59,7 @@ def test_bad_input_is_named(tree_of):
         ddtree.sglang_mask(tree, torch.tensor([3]), out=torch.zeros(70, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"prefix_lens has shape \[2\], allowed is \[1\]"):
         ddtree.positions(tree, torch.tensor([3, 4]))
+    with pytest.raises(ValueError, match=r"prefix_lens is \[-3\], allowed is 0 or more"):
+        ddtree.sglang_mask(tree, torch.tensor([-3]))
     with pytest.raises(ValueError, match=r"prefix_lens has dtype torch\.float32"):
         ddtree.positions(tree, torch.tensor([3.0]))

@@ -6,9 +6,7 @@ from scipy.stats import chisquare
 import ddtree
 
 
-def kept(
-    logits: np.ndarray, heat: float, top_k: int, top_p: float, min_p: float, joint: bool = False
-) -> np.ndarray:
+def kept(logits: np.ndarray, heat: float, top_k: int, top_p: float, min_p: float, joint: bool = False) -> np.ndarray:
     """Probabilities after the cuts, in float64, by a full sort."""
     order = np.argsort(-logits, kind="stable")
     weights = np.exp((logits - logits.max()) / heat)

@@ -69,6 +69,8 @@ def test_bad_input_is_named():
     for k in (0, 7):
         with pytest.raises(ValueError, match=f"k is {k}, allowed is 1 to the vocabulary of 6"):
             ddtree.topk_logprobs(logits, k)
+    with pytest.raises(ValueError, match=r"k is 2\.5, allowed is a whole number"):
+        ddtree.topk_logprobs(logits, 2.5)
     with pytest.raises(ValueError, match=r"logits has dtype torch\.int64"):
         ddtree.topk_logprobs(logits.long(), 2)
     with pytest.raises(ValueError, match=r"logits has shape \[2, 6\]"):

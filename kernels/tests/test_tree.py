@@ -126,6 +126,8 @@ def test_links_list_the_children_in_order(random_log_probs):
     [
         ({"budgets": 0}, "budget is 0, allowed is 1 to max_nodes - 1 = 7"),
         ({"budgets": 8}, "budget is 8"),
+        ({"budgets": 2.5}, "budgets is 2.5, allowed is a whole number"),
+        ({"max_nodes": 8.5}, "max_nodes is 8.5, allowed is a whole number"),
         ({"budgets": torch.tensor([3, 9])}, "budget is 9"),
         ({"budgets": torch.tensor([3])}, r"budgets has shape \[1\]"),
         ({"max_nodes": 1}, "max_nodes is 1"),

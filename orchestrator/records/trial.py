@@ -49,7 +49,7 @@ class TrialRecord(Record):
 
     digest: str
     arm: str
-    concurrency: int
+    concurrency: int = Field(ge=1)
     block: int
     state: TrialState
     reason: str = ""

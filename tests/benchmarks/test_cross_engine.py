@@ -13,6 +13,7 @@ from benchmarks.cross_engine import BASELINE, REPAIRED, RESULTS, STOCK, compare,
 
 COMMITTED = RESULTS / "cross_engine.json"
 SGLANG = RESULTS / "sglang-h200.json"
+REFERENCE = RESULTS / "sglang-reference-cpu.json"
 
 
 def arm(name: str, slower: float = 1.0) -> dict[str, Any]:
@@ -62,6 +63,15 @@ def test_the_committed_engines_agree_where_vllm_is_mended() -> None:
     assert max(norms["error_first_weight"]) < 1e-5 < 0.1 < min(norms["error_own_weight"][1:])
 
 
-@pytest.mark.skipif(not SGLANG.exists(), reason="SGLang's result is not committed")
 def test_the_committed_sglang_agrees() -> None:
-    assert compare_sglang(json.loads(COMMITTED.read_text())["arms"], SGLANG)["agrees"]
+    result = json.loads(COMMITTED.read_text())
+    found = compare_sglang(result["arms"], SGLANG)
+    assert found["agrees"]
+    assert found in result["comparisons"]
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [("dflash", "dflash"), ("ddtree-15", "tree-15"), ("ddtree-63", "tree-63")])
+def test_sglang_takes_the_steps_of_the_reference_engine_over_the_same_prompts(theirs: str, ours: str) -> None:
+    sglang, reference = json.loads(SGLANG.read_text())["arms"][theirs], json.loads(REFERENCE.read_text())
+    assert (sglang["prompts"], sglang["tokens"]) == (reference["prompts"], reference["tokens"])
+    assert sglang["verify_steps"] == pytest.approx(reference[ours]["verify_steps"], rel=0.01)

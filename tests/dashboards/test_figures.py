@@ -216,6 +216,8 @@ def test_pairs_need_both_arms() -> None:
     row = {"prompt_id": "p", "task": "chat", "block": 0, "tpot": 0.01}
     frame = pd.DataFrame([row | {"arm": "a"}, row | {"arm": "b", "tpot": None}])
     assert paired_times(frame, "a", "b").empty
+    frame = pd.DataFrame([row | {"arm": "a"}, row | {"arm": "b", "tpot": 0.0}])
+    assert paired_times(frame, "a", "b").empty, "all of b's tokens came at once"
 
 
 def test_concurrency_lines_hold_every_point(load_run_of_many: Run) -> None:

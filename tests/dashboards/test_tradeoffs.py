@@ -124,6 +124,17 @@ def test_payoff_ranges_end_where_an_arm_stops_paying(load_run_of_many: Run) -> N
     assert list(crossed.error_x.array) == pytest.approx([0, 0.53])
 
 
+def test_a_crossing_is_a_ring_on_the_line_of_its_arm(decision: Decision, load_run_of_many: Run) -> None:
+    found = [crossing("dflash", Payoff.CROSSES, 2**0.5), crossing("ngram", Payoff.NEVER)]
+    figure = figures.throughput_by_concurrency(decision.summaries, load_run_of_many.styles, found)
+    (ring,) = named(figure, "crossing")
+    first, second = (s.output_tok_s.estimate for s in decision.summaries if s.arm == "dflash" and s.concurrency < 4)
+    assert list(ring.x) == [2**0.5]
+    assert list(ring.y) == pytest.approx([(first + second) / 2]), "half-way on a logarithmic axis"
+    assert list(ring.error_x.array) == pytest.approx([0.1 * 2**0.5])
+    assert "until 1.4 (1.3–1.6) at once" in ring.hovertext[0]
+
+
 def test_pareto_holds_the_stored_rates_and_front(load_run_of_many: Run) -> None:
     rates = [rate("dflash", 4, 30, 90, on_front=True), rate("dflash", 1, 50, 50, on_front=True), rate("ngram", 1, 9, 9)]
     figure = figures.pareto(rates, load_run_of_many.styles)
@@ -194,7 +205,7 @@ def test_markup_in_names_stays_text(decision: Decision) -> None:
         figures.price_bars([rate(HOSTILE, 1, 5, 5, joules_per_token=1.0)], styles, figures.JOULES),
         figures.acceptance_by_position([cell(HOSTILE, 0, 8, 2.0).model_copy(update={"arm": HOSTILE})], styles, HOSTILE),
         figures.step_time_by_budget([hostile], styles),
-        figures.throughput_by_concurrency([hostile], styles),
+        figures.throughput_by_concurrency([hostile], styles, [crossing(HOSTILE, Payoff.CROSSES, 4.0)]),
         figures.goodput_against_limit(curves, styles, "tpot"),
         figures.acceptance_by_task_and_depth(depths, styles, HOSTILE),
     ):

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import errno
 import io
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from engines.base import SpecCounters
+from engines.base import Arm, Deployment, SpecCounters
 from orchestrator import driver
 from orchestrator.driver import run_sweep
 from orchestrator.errors import InputError
@@ -55,6 +56,10 @@ class ScriptedSlot:
         self._script = script
         self.seconds = 0.0
         self.ran: list[Trial] = []
+        self.prepared: list[str] = []
+
+    async def prepare(self, arms: Sequence[tuple[Arm, Deployment]]) -> None:
+        self.prepared = [arm.name for arm, _ in arms]
 
     async def run(self, trial: Trial) -> Measurement:
         self.ran.append(trial)
@@ -72,7 +77,7 @@ class Bench:
         self.output = io.StringIO()
         self.slots: list[ScriptedSlot] = []
         self.script: Script = lambda trial, _: valid(trial)
-        self.count = 1
+        self.count = self.resident = 1
         self.seconds = 0.0
         monkeypatch.setattr(driver, "open_slots", self._open)
 
@@ -83,7 +88,8 @@ class Bench:
         yield self.slots
 
     def sweep(self) -> None:
-        run_sweep(self.plan, self.store, CHOICE, Console(file=self.output, width=200))
+        choice = replace(CHOICE, resident=self.resident)
+        run_sweep(self.plan, self.store, choice, Console(file=self.output, width=200))
 
     @property
     def lines(self) -> list[str]:
@@ -101,6 +107,14 @@ def test_trials_run_in_the_plans_order_and_are_stored(bench: Bench) -> None:
     assert bench.store.finished() == {trial.digest for trial in bench.plan.trials}
     states = [entry.state for entry in bench.store.entries()]
     assert states == [TrialState.STARTED, TrialState.VALID] * 6
+
+
+def test_slots_start_side_by_side_with_the_arms_that_they_measure_first_and_no_two_with_the_same(bench: Bench) -> None:
+    bench.count = bench.resident = 2
+    bench.sweep()
+    orders = [[trial.arm.name for trial in slot.ran] for slot in bench.slots]
+    assert [slot.prepared for slot in bench.slots] == orders
+    assert all(one != other for one, other in zip(*orders, strict=True))
 
 
 def test_a_unit_stays_on_its_slot_in_its_order(bench: Bench) -> None:

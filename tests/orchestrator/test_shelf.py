@@ -48,5 +48,11 @@ def test_cards_are_kept_until_a_file_changes(fresh: RunStore, monkeypatch: pytes
     assert len(shelf.card(fresh.folder.name).problems) == 1
 
 
+def test_a_run_that_was_renamed_has_its_new_name(fresh: RunStore) -> None:
+    Shelf(fresh.folder.parent).cards()
+    fresh.folder.rename(fresh.folder.with_name("new"))
+    assert [card.name for card in Shelf(fresh.folder.parent).cards()] == ["new"]
+
+
 def _never(*_: Any) -> Any:
     raise AssertionError("built again")

@@ -93,7 +93,8 @@ class SpecStats:
 class StageTimes:
     """Wall-clock seconds spent in each stage, and how often steps ran.
 
-    host: everything in a decode step outside its four stages. prefill: whole prefill steps.
+    host: everything in a decode step outside its four stages, and between two steps while there is work. prefill: whole
+    prefill steps.
     """
 
     draft: float = 0.0

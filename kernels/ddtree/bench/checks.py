@@ -128,12 +128,14 @@ def _samples(shape: tuple[int, int, int], dtypes: Sequence[torch.dtype]) -> Iter
     for dtype in dtypes:
         rows, uniforms = data.logits(*shape, dtype=dtype), torch.rand(*shape[:2])
         inputs = (heat, top_k.int(), top_p.float(), min_p.float(), uniforms)
-        drawn = ddtree.sample_target(rows, *(tensor.cuda() for tensor in inputs)).cpu()
-        differ = (drawn != ddtree.sample_target(rows.cpu(), *inputs)).float().mean(dim=1)
         kind = str(dtype).removeprefix("torch.")
-        yield Check(f"sample argmax {kind}, share that differs", float(differ[0]), 0.0)
-        # A uniform within a rounding error of a token's boundary may fall on either side.
-        yield Check(f"sample 5 settings {kind}, share that differs", float(differ[1:].max()), 0.04)
+        for joint in (False, True):
+            drawn = ddtree.sample_target(rows, *(tensor.cuda() for tensor in inputs), joint=joint).cpu()
+            differ = (drawn != ddtree.sample_target(rows.cpu(), *inputs, joint=joint)).float().mean(dim=1)
+            name = f"{kind} joint={joint}, share that differs"
+            yield Check(f"sample argmax {name}", float(differ[0]), 0.0)
+            # A uniform within a rounding error of a token's boundary may fall on either side.
+            yield Check(f"sample 5 settings {name}", float(differ[1:].max()), 0.04)
 
 
 def _moves() -> Iterator[Check]:

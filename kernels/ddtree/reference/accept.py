@@ -23,13 +23,15 @@ def walk(tree: Tree, targets: torch.Tensor, out: Acceptance) -> None:
 
 def _path(token: list[int], child: list[int], sibling: list[int], target: list[int]) -> list[int]:
     path, node = [0], child[0]
-    while node >= 0:
+    for _ in token:  # no walk along a tree's links meets a node twice
+        if node < 0:
+            return path
         if token[node] == target[path[-1]]:
             path.append(node)
             node = child[node]
         else:
             node = sibling[node]
-    return path
+    raise ValueError("the tree's first_child and next_sibling lead in a circle")
 
 
 def _padded(rows: list[list[int]], width: int) -> torch.Tensor:

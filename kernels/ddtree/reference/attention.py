@@ -2,6 +2,7 @@
 
 import torch
 
+from ddtree.checks import require
 from ddtree.reference.mask import ancestor_mask
 from ddtree.tree import Tree
 
@@ -25,6 +26,8 @@ def tree_attention(
     mask, out = ancestor_mask(tree.ancestors), torch.empty_like(query)
     for request, prefix in enumerate(prefix_lens.tolist()):
         slots = _slots(table, rows, request, prefix, page_size)
+        inside = bool(((slots >= 0) & (slots < len(key_pool))).all())
+        require(inside, f"the table of request {request} names a slot outside of the pool of {len(key_pool)}")
         keys = torch.cat([key_pool[slots].float(), tree_keys[request].float()])
         values = torch.cat([value_pool[slots].float(), tree_values[request].float()])
         seen = torch.cat([mask.new_ones(query.shape[1], prefix), mask[request]], dim=1)
@@ -38,7 +41,10 @@ def tree_attention(
 
 def _slots(table: torch.Tensor, rows: torch.Tensor | None, request: int, prefix: int, page_size: int) -> torch.Tensor:
     row = request if rows is None else int(rows[request])
+    require(0 <= row < len(table), f"rows of request {request} is {row}, the table has {len(table)}")
     entries = table[row:] if table.dim() == 1 else table[row]
+    most = len(entries) * page_size
+    require(0 <= prefix <= most, f"prefix_lens of request {request} is {prefix}, its table holds {most} positions")
     at = torch.arange(prefix)
     return entries[at // page_size].long() * page_size + at % page_size
 

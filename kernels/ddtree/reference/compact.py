@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
+from ddtree.checks import require
+
 
 def compact_kv(
     keys: torch.Tensor, values: torch.Tensor, node_index: torch.Tensor, lengths: torch.Tensor, prefix_lens: torch.Tensor
@@ -11,6 +13,10 @@ def compact_kv(
     """As `ddtree.compact.compact_kv`."""
     for request, (length, prefix) in enumerate(zip(lengths.tolist(), prefix_lens.tolist(), strict=True)):
         rows = prefix + node_index[request, :length].long()
+        inside = prefix >= 0 and bool((rows < keys.shape[2]).all())
+        require(
+            inside, f"prefix_lens of request {request} is {prefix}: its path leaves the {keys.shape[2]} cached rows"
+        )
         for cache in (keys, values):
             cache[:, request, prefix : prefix + length] = cache[:, request, rows]
 

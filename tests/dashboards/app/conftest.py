@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 import subprocess
@@ -62,16 +63,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def damage(folder: Path) -> None:
-    """A run with a cut-off decision, a requests file of nothing, a trial that is no JSON, mistyped divergences and a
-    broken index."""
+    """A run with a cut-off decision, requests of nothing and of other types, a trial that is no JSON and one without a
+    time, mistyped divergences and a broken index."""
     store = synthetic_run(folder, WINNER)
     (folder / "decision.json").write_text('{"verdict":')
     (folder / "environment.json").write_text("nothing")
     divergences = folder / "equivalence.parquet"
     pd.read_parquet(divergences).assign(gap="wide").to_parquet(divergences)
-    first, second, *_ = sorted(store.trials.folder.iterdir())
+    first, second, third, fourth, *_ = sorted(store.trials.folder.iterdir())
     (first / "requests.parquet").write_bytes(b"PAR1")
     (second / "trial.json").write_text("{")
+    timeless = json.loads((third / "trial.json").read_text()) | {"started_at": "then"}
+    (third / "trial.json").write_text(json.dumps(timeless))
+    pd.read_parquet(fourth / "requests.parquet").assign(last="late").to_parquet(fourth / "requests.parquet")
     (folder / "index").mkdir()
     (folder / "index" / "index.json").write_text("null")
     (folder / "index" / "card.json").write_text("null")

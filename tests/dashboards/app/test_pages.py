@@ -339,6 +339,19 @@ def test_a_running_sweep_is_followed(chromium: Browser, tmp_path: Path) -> None:
     assert complaints == []
 
 
+def test_the_longest_name_of_a_run_fits_a_phone(chromium: Browser, tmp_path: Path) -> None:
+    name = "x" * 200
+    synthetic_run(tmp_path / name, TIE)
+    addresses = serve(open_server(Places(tmp_path), "127.0.0.1", 0))
+    address = next(addresses)
+    page = chromium.new_page(viewport={"width": 390, "height": 900})
+    for path in ("/", f"/runs/{name}", f"/trees/{name}", f"/diff?a={name}&b={name}"):
+        open_page(page, address + path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+    page.close()
+    addresses.close()
+
+
 def test_an_empty_folder_says_what_to_do(chromium: Browser, tmp_path: Path) -> None:
     addresses = serve(open_server(Places(tmp_path), "127.0.0.1", 0))
     address = next(addresses)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator, Sequence
 
 from engines.base import Endpoint
@@ -76,3 +77,19 @@ class RawServer:
             yield Endpoint(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "raw")
         finally:
             server.close()
+
+
+class Wire(asyncio.Transport):
+    """A transport with a socket to a listener that never reads: what it delivers, the test says."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._socket = socket.create_connection(self._listener.getsockname())
+        super().__init__({"socket": self._socket})
+
+    def abort(self) -> None:
+        raise AssertionError("the answer is sound")
+
+    def close(self) -> None:
+        self._socket.close()
+        self._listener.close()

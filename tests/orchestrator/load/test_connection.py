@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -7,9 +8,11 @@ import pytest
 from engines.base import SpecCounters
 from engines.fake.adapter import FakeEngine
 from orchestrator.load.client import LoadClient, LoadResult
+from orchestrator.load.connection import Connection
+from orchestrator.load.stream import Stream, as_it_is
 from orchestrator.prompts import Prompt
 from orchestrator.spec import WorkloadSpec
-from tests.orchestrator.load.raw import CUT, END, HEAD, RawServer, chunked, event, token, usage, whole
+from tests.orchestrator.load.raw import CUT, END, HEAD, RawServer, Wire, chunked, event, token, usage, whole
 
 PROMPTS = [Prompt(f"p-{n}", "chat", (("user", "Hello"),)) for n in range(3)]
 PLAIN = whole(token(1), token(2, 3), token(4, finish="stop"), usage(4))
@@ -58,10 +61,26 @@ async def test_each_of_many_reads_keeps_its_own_stamp_though_they_are_parsed_tog
 
 
 async def test_what_came_before_a_time_out_is_in_the_answer_and_so_is_what_was_wrong_with_it() -> None:
-    kept, _ = await answered([HEAD, chunked(token(1)), chunked(token(2))], request_timeout_s=0.4)
-    assert kept.answers[0].token_ids == [1, 2]
-    broken, _ = await answered([HEAD, chunked(token(1)), chunked(b"data: {half\n\n")], request_timeout_s=0.4)
+    begun = [HEAD, *(chunked(token(number)) for number in range(5))]
+    kept, _ = await answered(begun, pause_s=0.02, request_timeout_s=0.6)
+    assert kept.answers[0].token_ids == [0, 1, 2, 3, 4]
+    broken, _ = await answered([*begun, chunked(b"data: {half\n\n")], pause_s=0.02, request_timeout_s=0.6)
     assert broken.answers[0].error == "a chunk is not JSON: {half"
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 4])
+async def test_an_answers_end_is_seen_at_once_wherever_it_is_cut(cut: int) -> None:
+    wire, line, stream = Wire(), Connection(as_it_is), Stream(0)
+    line.connection_made(wire)
+    asking = asyncio.create_task(line.ask(b"request", stream, 60.0))
+    await asyncio.sleep(0)
+    for piece in [HEAD, *(chunked(token(number)) for number in range(30)), chunked(usage(30) + event("[DONE]"))]:
+        line.data_received(piece)
+    line.data_received(END[:cut])
+    line.data_received(END[cut:])
+    await asyncio.wait_for(asking, 5.0)
+    assert (stream.error, len(stream.token_ids)) == ("", 30)
+    wire.close()
 
 
 async def test_an_event_belongs_to_the_read_that_ends_it() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from orchestrator.load.reply import Reply
 from orchestrator.load.stream import BadStreamError, Stream, as_it_is
-from tests.orchestrator.load.raw import HEAD, chunked, event, token, usage, whole
+from tests.orchestrator.load.raw import END, HEAD, chunked, event, token, usage, whole
 
 PLAIN = whole(token(1), token(2, 3, finish="stop"), usage(3))
 
@@ -50,6 +50,20 @@ def test_events_of_any_shape_among_plain_ones_are_read() -> None:
         assert stream.token_ids == [1, 2, 3, 4, 5, 6]
         assert stream.times == [1.0, 3.0, 3.0, 5.0, 6.0, 7.0]
         assert made.complete
+
+
+def test_an_event_that_began_before_is_not_taken_for_a_whole_one() -> None:
+    made, _ = reply()
+    made.feed([(1.0, HEAD + chunked(b"data: 1\n"))])
+    with pytest.raises(BadStreamError, match="a chunk is not JSON"):
+        made.feed([(2.0, chunked(token(2)))])
+
+
+def test_another_answer_does_not_complete_one_that_broke_off() -> None:
+    made, stream = reply()
+    with pytest.raises(BadStreamError, match=r"the stream ended before \[DONE\]"):
+        made.feed([(1.0, HEAD + chunked(token(1)) + END), (2.0, PLAIN)])
+    assert stream.token_ids == [1]
 
 
 def test_nothing_is_left_for_the_garbage_collector() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import time
 from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
@@ -21,7 +20,7 @@ from orchestrator.load.stream import Stream, as_it_is
 from orchestrator.prompts import Prompt
 from orchestrator.spec import WorkloadSpec
 from tests.orchestrator.acting import arm, deployment
-from tests.orchestrator.load.raw import END, HEAD, chunked, event, token, usage
+from tests.orchestrator.load.raw import END, HEAD, Wire, chunked, event, token, usage
 
 PROMPT = Prompt("p", "chat", (("user", "Hello"),))
 TOKENS, STEP_MS = 60, 20.0
@@ -89,16 +88,6 @@ class Hands:
         return self.now
 
 
-class Wire(asyncio.Transport):
-    """A transport that goes nowhere but has a socket."""
-
-    def __init__(self, end: socket.socket) -> None:
-        super().__init__({"socket": end})
-
-    def abort(self) -> None:
-        raise AssertionError("the answer is sound")
-
-
 async def test_a_stamp_is_of_when_a_read_came_and_not_of_when_there_was_time_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -111,10 +100,8 @@ async def test_a_stamp_is_of_when_a_read_came_and_not_of_when_there_was_time_for
         feed(reply, reads)
 
     monkeypatch.setattr(Reply, "feed", slowly)
-    servers = socket.create_server(("127.0.0.1", 0))
-    ours = socket.create_connection(servers.getsockname())
-    line, stream = connection.Connection(as_it_is), Stream(0)
-    line.connection_made(Wire(ours))
+    wire, line, stream = Wire(), connection.Connection(as_it_is), Stream(0)
+    line.connection_made(wire)
     asking = asyncio.create_task(line.ask(b"request", stream, 60.0))
     await asyncio.sleep(0)
     came = []
@@ -125,5 +112,4 @@ async def test_a_stamp_is_of_when_a_read_came_and_not_of_when_there_was_time_for
     await asking
     assert stream.times == came[1:-1]
     assert stream.ended == came[-1]
-    ours.close()
-    servers.close()
+    wire.close()

@@ -89,6 +89,7 @@ def test_a_promotion_under_systemd_survives_a_power_cut(
         load.wait_for(10)
         told = target.promote(second)
         assert (told["outcome"], told["serving"], told["left_open"]) == ("done", second.id, False)
+        assert target.active(first.id) == "active", "it is warm"
         load.wait_for(10)
         pid = machine.run(
             "systemctl", "show", "--property=MainPID", "--value", "orchestrate-bench-router"
@@ -96,7 +97,6 @@ def test_a_promotion_under_systemd_survives_a_power_cut(
         machine.run("kill", "-KILL", pid)
         assert eventually(lambda: target.active("bench-router") == "active")
         load.wait_for(10)
-        assert target.active(first.id) == "active", "it is warm"
         assert eventually(lambda: target.active(first.id) in ("inactive", "gone"), 60), "and stops by itself"
     tell(capsys, "a promotion under systemd, nginx's master killed", load)
     assert len(load.failures) == load.refused

@@ -73,7 +73,7 @@ async def ask(
 ) -> list[int]:
     """The token ids of a whole streamed answer. ValueError for one that is not whole."""
     body = {"model": model, "messages": [{"role": "user", "content": content}], "max_tokens": TOKENS, "stream": True}
-    body |= {"return_token_ids": True}
+    body |= {"temperature": 0, "return_token_ids": True}
     async with session.post(f"{url}/v1/chat/completions", json=body, headers=headers) as response:
         if response.status != 200:
             raise ValueError(f"HTTP {response.status}: {(await response.text())[:200]}")

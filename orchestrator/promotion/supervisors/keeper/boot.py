@@ -70,8 +70,9 @@ def _others(lines: Lines, folder: Folder) -> Lines:
 
 
 def _edit(change: Callable[[Lines], Lines]) -> None:
-    """Change the crontab, which is the user's: one that cannot be read stays as it is."""
-    with _one_at_a_time():
+    """Change the crontab, which is the user's: one that cannot be read stays as it is. No unit fails by it: `lost`
+    tells."""
+    with _one_at_a_time(), contextlib.suppress(OSError, subprocess.SubprocessError):
         lines, reason = _read()
         wanted = change(lines)
         if not reason and wanted != lines and all(len(line) <= _LONGEST for line in wanted if line not in lines):

@@ -123,14 +123,14 @@ class Keeper:
         while child not in codes:
             if not told and self._stopping():
                 told = True
-                os.kill(child, self.command.stop_signal)
+                _send(child, self.command.stop_signal)
             self.signals.wait(_LOOK_S)
             codes.update(_reap())
             if self._adopted and not self._adopted.alive():
                 self._adopted = codes[child] = None
             self.log.rotate()
             if child not in codes and self._too_large():
-                os.kill(child, signal.SIGKILL)
+                _send(child, signal.SIGKILL)
         return codes[child]
 
     def _too_large(self) -> bool:
@@ -150,8 +150,7 @@ class Keeper:
         """End what a server left, or have it finish its answers beside the next one where it drains."""
         if self.command.drains:
             for pid in self._members():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, self.command.stop_signal)
+                _send(pid, self.command.stop_signal)
         else:
             end(self._members, GRACE_S)
         for _ in _reap():
@@ -162,6 +161,12 @@ class Keeper:
             self.folder.write(state)
         except OSError as error:
             self.log.note(f"state not written: {error}")
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    """Nothing to do for one that is gone: no child of ours is before it was reaped, but others' are."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _reap() -> Iterator[tuple[int, int]]:

@@ -273,4 +273,4 @@ def test_time_after_a_cancelled_request_is_nobodys(engine: Engine, monkeypatch: 
     engine.cancel("gone")
     hands.now += 1000.0
     answer(engine, PROMPT, max_tokens=9, ignore_eos=True)
-    assert engine.stage_times().host == 0.0
+    assert (engine.stage_times().prefill, engine.stage_times().host) == (0.0, 0.0)

@@ -36,13 +36,16 @@ def make_unit(tmp_path: Path, mark: str) -> Iterator[Callable[..., Unit]]:
             "models": (),
             "port": 8000,
         }
-        return Unit(**(values | fields))  # type: ignore[arg-type]
+        unit = Unit(**(values | fields))  # type: ignore[arg-type]
+        folders.add(Path(unit.folder))
+        return unit
 
+    folders: set[Path] = set()
     yield make
-    keeper = tmp_path / "unit/keeper.pyz"
-    if keeper.exists():
-        command = [sys.executable, "-IS", str(keeper), "stop", str(keeper.parent), "0"]
-        subprocess.run(command, check=True, timeout=60)
+    for keeper in (folder / "keeper.pyz" for folder in folders):
+        if keeper.exists():
+            command = [sys.executable, "-IS", str(keeper), "stop", str(keeper.parent), "0"]
+            subprocess.run(command, check=True, timeout=60)
 
 
 @pytest.fixture

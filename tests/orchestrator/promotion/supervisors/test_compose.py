@@ -257,9 +257,9 @@ def test_a_server_lives_and_dies_in_a_real_container(daemon: Dockerd, tmp_path: 
     assert SUPERVISOR.read(host, unit, PurePosixPath("/tmp/x")) == b""
     assert SUPERVISOR.read(host, unit, PurePosixPath("/tmp/none")) is None
     assert SUPERVISOR.lost_by_reboot(host, unit) == ""
-    SUPERVISOR.expire(host, unit, 3)
+    SUPERVISOR.expire(host, unit, 6)
     SUPERVISOR.start(host, unit)
-    time.sleep(5)
+    time.sleep(8)
     assert SUPERVISOR.alive(host, unit), "a start forgets the end"
     SUPERVISOR.expire(host, unit, 1)
     assert SUPERVISOR.lost_by_reboot(host, unit) == "its container's restart policy is 'no'"

@@ -259,9 +259,9 @@ def test_an_end_comes_by_itself_and_a_start_forgets_it(make_unit: MakeUnit, mark
     unit = started(make_unit("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"))
     assert eventually(lambda: "up" in SUPERVISOR.log(HOST, unit, 9))
     pid = server(unit)
-    SUPERVISOR.expire(HOST, unit, 1)
+    SUPERVISOR.expire(HOST, unit, 4)
     SUPERVISOR.start(HOST, unit)
-    time.sleep(3)
+    time.sleep(6)
     assert (server(unit), SUPERVISOR.lost_by_reboot(HOST, unit)) == (pid, "")
     SUPERVISOR.expire(HOST, unit, 1)
     assert SUPERVISOR.lost_by_reboot(HOST, unit) == "the crontab has no line for it"
