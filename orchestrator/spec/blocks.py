@@ -12,7 +12,7 @@ MAX_BLOCKS = 64
 
 
 class BlockSpec(Spec):
-    """Blocks of prompts: every arm runs each block, in an order drawn from `seed`.
+    """Blocks of prompts: every arm runs each block, in the order of a Latin square drawn from `seed`.
 
     `count` alone is their number. With `max`, `step` blocks at a time are added to `count` until the outcome is clear,
     the log speed-up's interval is within +-`half_width`, or `max` is reached.
