@@ -95,7 +95,8 @@ def build_index(store: RunStore) -> Index:
                 frame = pd.read_parquet(folder / "requests.parquet", columns=list(_READ)).astype(_READ)
                 requests.append(frame.assign(**keys)[[*KEYS, *frame.columns]])
         with reading.noting(f"trial {record.digest[:12]}, telemetry.parquet"):
-            telemetry.append(pd.read_parquet(folder / "telemetry.parquet").assign(trial=record.digest))
+            gauges = pd.read_parquet(folder / "telemetry.parquet").astype("float64")
+            telemetry.append(gauges.assign(trial=record.digest))
     everything = pd.concat(requests, ignore_index=True) if requests else pd.DataFrame()
     return Index(
         trials=sorted(trials, key=lambda r: (r.block, r.concurrency, r.arm)),

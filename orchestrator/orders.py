@@ -1,9 +1,10 @@
 """In which order a unit's arms are measured: rows of a Latin square, so that what comes with a place in the order, or
 at a moment to all slots, meets every arm alike. Pure.
 
-Any n units in a row, n being the number of arms, hold each arm in each place once; so do n blocks of one point. Slots,
-no more than arms, that go through units side by side never measure one arm in the same place. Where n is even, each arm
-also follows each other one equally often (E. J. Williams, Aust. J. Sci. Res. A 2, 1949).
+With n arms, n units in a row hold each arm in each place once, unless a row is left out among them (`_row`), and so
+do the first n blocks of one point. Slots, fewer than arms, that go through units side by side never measure one arm in
+the same place. Where n is even, each arm also follows each other one equally often (E. J. Williams, Aust. J. Sci. Res.
+A 2, 1949).
 """
 
 from __future__ import annotations

@@ -45,13 +45,15 @@ class Reply:
     def feed(self, reads: Sequence[Read]) -> None:
         """Add what came. BadStreamError when the answer cannot count."""
         bodies, stamps, garbage = self._bodies, list[float](), ""
-        try:
-            for at, data in reads:
+        for at, data in reads:
+            try:
                 self._parser.feed_data(data)
-                if missing := len(bodies) - len(stamps):
-                    stamps += [at] * missing
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            garbage = f"the answer is not HTTP: {one_line(str(error)) or type(error).__name__}"
+            except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+                garbage = f"the answer is not HTTP: {one_line(str(error)) or type(error).__name__}"
+            if missing := len(bodies) - len(stamps):
+                stamps += [at] * missing
+            if garbage:
+                break
         self._take(bodies[: self._wanted], stamps[: self._wanted])
         bodies.clear()
         if self.complete:

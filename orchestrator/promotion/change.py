@@ -82,8 +82,9 @@ class Course:
             self.drain(change.new)
             if release is not None and release.id not in self.standing.known:
                 replicas.remove(self.site, release, change.new.replicas)
-            else:
-                self._limit_warm()
+            elif release is not None:  # it was started for good
+                left = self.standing.warm_until - time.time()
+                replicas.expire(self.site, release, change.new, max(0.0, left))
             seen.append(f"{serving.release} serves" if serving else "nothing serves, as before")
         self._write(entry(change, Mark.UNDONE))
 

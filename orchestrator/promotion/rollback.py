@@ -82,7 +82,8 @@ def _ready(course: Course, release: Release, placed: Placed) -> str:
     warm = replicas.healthy(course.site, release, placed)
     if warm:
         replicas.keep(course.site, release, placed)
-    else:
+        warm = replicas.healthy(course.site, release, placed)  # its time may have been over before it was kept
+    if not warm:
         replicas.start(course.site, release, placed)
         replicas.wait_ready(course.site, release, placed, course.progress.doing)
     return f"{release.id} {'was warm' if warm else 'was started'}"

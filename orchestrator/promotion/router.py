@@ -104,18 +104,19 @@ class Router:
 
     def apply(self, wanted: Routes) -> None:
         """Bring the routes into force. PromotionError, with the routes before still in force, where nginx refuses."""
-        now, kept = self.generation(), self._kept()
-        if now == wanted.generation and kept:
+        now, kept, before = self.generation(), self._kept(), self.host.read(self.include)
+        text = routes.include_file(wanted, self.spec, str(self.log), _paths()).encode()
+        if now == wanted.generation and kept and before == text:
             return
         self._prepare()
-        before = self.host.read(self.include)
-        text = routes.include_file(wanted, self.spec, str(self.log), _paths())
-        self.host.write(self.include, text.encode())
+        self.host.write(self.include, text)
         tested = self._nginx("-t")
         if tested.code != 0:
             self._restore(before)
             raise PromotionError(f"{self.host.name}: nginx refuses the routes: {_last(tested)}")
         self._load(kept)
+        if not kept and self.generation() not in (None, wanted.generation):
+            self._load(kept=True)  # it was taken over as it ran, with the routes that it had read
         self._await(wanted.generation)
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def damage(folder: Path) -> None:
-    """A run with a cut-off decision, requests of nothing and of other types, a trial that is no JSON and one without a
+    """A run with a cut-off decision, requests and gauges of other types, a trial that is no JSON and one without a
     time, mistyped divergences and a broken index."""
     store = synthetic_run(folder, WINNER)
     (folder / "decision.json").write_text('{"verdict":')
@@ -75,7 +75,8 @@ def damage(folder: Path) -> None:
     (second / "trial.json").write_text("{")
     timeless = json.loads((third / "trial.json").read_text()) | {"started_at": "then"}
     (third / "trial.json").write_text(json.dumps(timeless))
-    pd.read_parquet(fourth / "requests.parquet").assign(last="late").to_parquet(fourth / "requests.parquet")
+    for file, column in (("requests.parquet", "last"), ("telemetry.parquet", "cpu_percent")):
+        pd.read_parquet(fourth / file).assign(**{column: "many"}).to_parquet(fourth / file)
     (folder / "index").mkdir()
     (folder / "index" / "index.json").write_text("null")
     (folder / "index" / "card.json").write_text("null")

@@ -15,10 +15,12 @@ def reply() -> tuple[Reply, Stream]:
     return Reply(stream, as_it_is), stream
 
 
-def test_events_before_garbage_are_in_the_stream() -> None:
+@pytest.mark.parametrize("apart", [True, False])
+def test_events_before_garbage_are_in_the_stream(apart: bool) -> None:
     made, stream = reply()
+    good, garbage = HEAD + chunked(token(1)), b"zz\r\nnonsense"
     with pytest.raises(BadStreamError, match="the answer is not HTTP: "):
-        made.feed([(1.0, HEAD + chunked(token(1))), (2.0, b"zz\r\nnonsense")])
+        made.feed([(1.0, good), (2.0, garbage)] if apart else [(1.0, good + garbage)])
     assert (stream.token_ids, stream.times) == ([1], [1.0])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.promotion import canarying, smoke
+from orchestrator.promotion import canarying, replicas, smoke
 from orchestrator.promotion.errors import PromotionError
 from orchestrator.promotion.lock import held
 from orchestrator.promotion.release import Release
@@ -166,6 +166,9 @@ def test_what_is_no_longer_warm_stops_by_itself(bench: Bench, made: dict[str, Re
     assert eventually(lambda: not inside(folder), 30), "and nobody ran anything"
     with bench.site() as site:
         assert [(one.part, one.healthy) for one in state(site).releases] == [("serving", True), ("stopped", False)]
+    with pytest.raises(PromotionError, match=r"smoke: .*another text"), monkeypatched_smoke():
+        bench.promote(first)
+    assert eventually(lambda: not inside(folder), 30), "what was started for it and undone is stopped again"
     assert first.id in bench.rollback()
     assert "was started" in bench.shown
     assert (bench.serving(), len(inside(folder))) == (first.id, 1)
@@ -187,6 +190,21 @@ def test_a_release_that_is_taken_back_while_warm_serves_for_good(bench: Bench, m
     assert not (folder / "until").exists()
     assert bench.keeper(folder)["server"]["pid"] == pid
     assert inside(folder) == {pid}
+
+
+@pytest.mark.slow
+def test_a_release_whose_warm_time_ends_just_as_it_is_taken_back_is_started(
+    bench: Bench, made: dict[str, Release], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = made["first"], made["second"]
+    bench.promote(first)
+    bench.promote(second)
+    monkeypatch.setattr(replicas, "keep", lambda *_: bench.kill_replicas(first.id))
+    assert first.id in bench.rollback()
+    assert "was started" in bench.shown
+    with traffic(bench.port) as load:
+        load.wait_for(5)
+    assert load.failures == []
 
 
 @contextmanager

@@ -1,4 +1,7 @@
 import asyncio
+import json
+import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +19,7 @@ from orchestrator.promotion.router import Router
 from orchestrator.promotion.routes import PIN_HEADER, Canary, Group, Routes
 from orchestrator.promotion.spec import RouterSpec
 from orchestrator.promotion.supervisors.process import ProcessSupervisor
+from tests.orchestrator.processes import eventually
 from tests.orchestrator.promotion.bench import need_nginx
 
 
@@ -141,6 +145,28 @@ async def test_routes_that_nginx_refuses_leave_those_before(router: Router, serv
         await apply(router, replace(routes, stable=Group("bad", ("no such host:1",))))
     assert router.host.read(router.include) == written
     assert await ask(router) == "old"
+
+
+async def test_an_instance_that_lost_its_keeper_is_taken_over_with_the_new_routes(
+    router: Router, servers: Servers
+) -> None:
+    await apply(router, Routes("t", await servers.start("old")))
+    state = Path(router.unit.folder) / "state.json"
+    before = json.loads(state.read_text())
+    os.kill(before["keeper"]["pid"], signal.SIGKILL)
+    assert eventually(lambda: not Path(f"/proc/{before['keeper']['pid']}").exists())
+    await apply(router, Routes("t", await servers.start("new")))
+    assert await ask(router) == "new"
+    assert json.loads(state.read_text())["server"] == before["server"], "nothing that it answered was cut"
+
+
+async def test_routes_that_were_not_taken_up_are_not_left_for_the_next_reload(router: Router, servers: Servers) -> None:
+    routes = Routes("t", await servers.start("old"))
+    await apply(router, routes)
+    written = router.host.read(router.include)
+    router.host.write(router.include, b"# what a command that failed after writing it left\n")
+    await apply(router, routes)
+    assert router.host.read(router.include) == written
 
 
 async def test_only_the_engines_api_is_reached(router: Router, servers: Servers) -> None:

@@ -72,7 +72,7 @@ def _others(lines: Lines, folder: Folder) -> Lines:
 def _edit(change: Callable[[Lines], Lines]) -> None:
     """Change the crontab, which is the user's: one that cannot be read stays as it is. No unit fails by it: `lost`
     tells."""
-    with _one_at_a_time(), contextlib.suppress(OSError, subprocess.SubprocessError):
+    with contextlib.suppress(OSError, subprocess.SubprocessError), _one_at_a_time():
         lines, reason = _read()
         wanted = change(lines)
         if not reason and wanted != lines and all(len(line) <= _LONGEST for line in wanted if line not in lines):
@@ -102,7 +102,8 @@ def _crontab(argument: str, text: str = "") -> subprocess.CompletedProcess[str]:
 @contextlib.contextmanager
 def _one_at_a_time() -> Iterator[None]:
     """Two units of one user at the same moment would lose one of their lines."""
-    descriptor = os.open(Path.home() if Path.home().is_dir() else Path("/"), os.O_RDONLY)
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises for a user that has none
+    descriptor = os.open(home if home.is_dir() else Path("/"), os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -1,5 +1,7 @@
 """Servers under a keeper: real processes, each of them killed in its turn."""
 
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -18,6 +20,8 @@ import pytest
 from orchestrator.promotion.host import HostError, Unit
 from orchestrator.promotion.hosts.local import LocalHost
 from orchestrator.promotion.hosts.ssh import SshHost
+from orchestrator.promotion.supervisors.keeper import boot
+from orchestrator.promotion.supervisors.keeper.files import Folder
 from orchestrator.promotion.supervisors.process import ProcessSupervisor
 from tests.orchestrator.processes import VARIABLE, eventually, marked
 from tests.orchestrator.promotion import crontab
@@ -325,6 +329,18 @@ def test_without_cron_it_runs_and_a_reboot_loses_it(
     assert SUPERVISOR.alive(HOST, unit)
     assert SUPERVISOR.lost_by_reboot(HOST, unit).startswith(reason)
     SUPERVISOR.stop(HOST, unit, 10)
+
+
+def test_a_home_that_cannot_be_locked_costs_the_line_and_not_the_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:  # as NFS does for a folder
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.delenv("HOME")
+    boot.enable(Folder(tmp_path))
+    assert boot.lost(Folder(tmp_path)) == "the crontab has no line for it"
 
 
 def test_what_a_dead_router_answers_is_finished_beside_the_next_one(
