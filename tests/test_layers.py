@@ -26,7 +26,7 @@ def named(package: str, names: str) -> set[str]:
 
 RAY = named("orchestrator", "cluster driver pool slots")
 HTTP = {"engines.client", "engines.fake.server"}
-PLAIN = named("engines", "base child containers digests home messages packages probing progress")
+PLAIN = named("engines", "base child containers digests home messages packages places probing progress")
 PURE = (
     named("orchestrator", "answer decision disturbance equivalence errors identity judgement orders outputs")
     | named("orchestrator", "plan rounds search selection source statistics stopping synthetic times validity verdict")

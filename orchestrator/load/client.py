@@ -6,7 +6,7 @@ The child's stamps are CLOCK_MONOTONIC's, as time.perf_counter()'s here: one clo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -60,13 +60,11 @@ class LoadClient:
         engine: Engine,
         endpoint: Endpoint,
         workload: WorkloadSpec,
-        headers: Mapping[str, str] | None = None,
         cores: Cores | None = None,
     ) -> None:
         self._engine = engine
         self._endpoint = endpoint
         self._workload = workload
-        self._headers = dict(headers or {})
         self.placing = cores or share_all()
 
     async def __aenter__(self) -> LoadClient:
@@ -87,13 +85,13 @@ class LoadClient:
         where, dialect = urlsplit(self._endpoint.base_url), self._engine.dialect
         if where.scheme != "http":
             raise EngineError(f"{self._endpoint.base_url}: the load client speaks http only")
-        if not all(text.isprintable() for item in self._headers.items() for text in item):
+        if not all(text.isprintable() for item in self._endpoint.headers.items() for text in item):
             raise EngineError("a header of the load client's requests is no single line")
         return {
             "host": where.hostname,
             "port": where.port or 80,
             "path": where.path + dialect.path,
-            "headers": self._headers,
+            "headers": dict(self._endpoint.headers),
             "reader": dialect.reader,
             "timeout_s": self._workload.request_timeout_s,
         }

@@ -57,6 +57,7 @@ class Reply:
         self._take(bodies[: self._wanted], stamps[: self._wanted])
         bodies.clear()
         if self.complete:
+            self._keep = self._keep and not garbage
             self._check()
         elif garbage:
             raise BadStreamError(garbage)

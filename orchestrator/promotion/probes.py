@@ -29,7 +29,7 @@ async def ask(
     """
     prompts = [prompt.prompt() for prompt in record.smoke]
     workload = WorkloadSpec(request_timeout_s=record.request_timeout_s, max_tokens=record.max_tokens)
-    async with LoadClient(get_engine(asked.record.arm.engine), endpoint, workload, endpoint.headers) as client:
+    async with LoadClient(get_engine(asked.record.arm.engine), endpoint, workload) as client:
         if warmup:
             await client.run(prompts[:warmup], 1, record.max_tokens)
         result = await client.run(prompts, min(record.promise.concurrency, len(prompts)), record.max_tokens)

@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -83,7 +84,7 @@ class Router:
 
     def generation(self) -> str | None:
         """Which routes are in force; None where nothing of ours answers."""
-        with self.host.forward(self.spec.port, self.spec.address) as port, contextlib.suppress(OSError):
+        with self.host.forward(self.spec.port, self.spec.address) as port, contextlib.suppress(OSError, HTTPException):
             url = f"http://127.0.0.1:{port}{routes.ROUTES_PATH}"
             with urllib.request.urlopen(url, timeout=5) as answer:
                 return str(answer.read(64).decode(errors="replace"))

@@ -274,6 +274,6 @@ async def test_a_prompt_that_is_no_text_is_an_error_of_one_line() -> None:
 )
 async def test_what_it_cannot_speak_is_said_before_it_starts(url: str, headers: dict[str, str], complaint: str) -> None:
     with pytest.raises(EngineError) as caught:
-        async with LoadClient(FakeEngine(), Endpoint(url, "fake"), WorkloadSpec(), headers):
+        async with LoadClient(FakeEngine(), Endpoint(url, "fake", headers), WorkloadSpec()):
             pass
     assert str(caught.value) == complaint

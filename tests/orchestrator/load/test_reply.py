@@ -24,7 +24,7 @@ def test_events_before_garbage_are_in_the_stream(apart: bool) -> None:
     assert (stream.token_ids, stream.times) == ([1], [1.0])
 
 
-@pytest.mark.parametrize("extra", [PLAIN, HEAD + chunked(token(9))])
+@pytest.mark.parametrize("extra", [PLAIN, HEAD + chunked(token(9)), b"junk", b"\x00"])
 @pytest.mark.parametrize("apart", [True, False])
 def test_what_follows_the_answer_is_not_in_it_and_spoils_the_connection(extra: bytes, apart: bool) -> None:
     made, stream = reply()

@@ -169,6 +169,18 @@ async def test_routes_that_were_not_taken_up_are_not_left_for_the_next_reload(ro
     assert router.host.read(router.include) == written
 
 
+async def test_what_speaks_another_protocol_on_the_port_is_no_router_of_ours(tmp_path: Path) -> None:
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-something\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        router = make_router(RouterSpec(listen=f"127.0.0.1:{port}"), tmp_path)
+        assert not await asyncio.to_thread(router.running)
+
+
 async def test_only_the_engines_api_is_reached(router: Router, servers: Servers) -> None:
     await apply(router, Routes("t", await servers.start("old")))
     async with aiohttp.ClientSession() as session:

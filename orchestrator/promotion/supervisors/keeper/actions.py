@@ -48,7 +48,7 @@ def _act(arguments: list[str]) -> None:
         case ["expire", path, seconds]:
             folder = Folder(Path(path))
             boot.disable(folder)
-            folder.end_at(time.time() + float(seconds))
+            expire(folder, float(seconds))
         case ["stop", path, seconds]:
             folder = Folder(Path(path))
             boot.disable(folder)
@@ -122,6 +122,14 @@ def reload(folder: Folder) -> None:
     state = folder.state()
     if state is None or state.server is None or not state.server.send(signal.SIGHUP):
         raise ValueError(f"{folder.path}: its server does not run")
+
+
+def expire(folder: Folder, after_s: float) -> None:
+    """Have the unit end by itself; a server whose keeper was killed gets another one for that."""
+    folder.end_at(time.time() + after_s)
+    state = folder.state()
+    if state is not None and _alive(state.server):
+        start(folder)
 
 
 def stop(folder: Folder, timeout_s: float) -> None:

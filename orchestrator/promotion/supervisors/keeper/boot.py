@@ -29,7 +29,7 @@ Lines = list[str]
 def enable(folder: Folder) -> None:
     """Have cron start the unit at each reboot. Where that cannot be, `lost` says why; it is no error."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    _inherited(folder).write_text(json.dumps(inherited), encoding="utf-8")
+    _remember(folder, inherited)
     line = _line(folder)
     _edit(lambda lines: [*_others(lines, folder), line])
 
@@ -116,6 +116,17 @@ def _programs() -> Iterator[str]:
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
                 yield (entry / "comm").read_text(encoding="utf-8", errors="replace").strip()
+
+
+def _remember(folder: Folder, inherited: dict[str, str]) -> None:
+    """On the disk before this returns: a power cut may be what it is needed after."""
+    path = _inherited(folder)
+    temporary = path.with_name(f"{path.name}.new")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(inherited, file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
 
 
 def _inherited(folder: Folder) -> Path:

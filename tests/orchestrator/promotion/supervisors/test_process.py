@@ -286,6 +286,16 @@ def test_an_end_comes_between_two_starts_of_a_server_that_fails(make_unit: MakeU
     assert eventually(lambda: not Path(f"/proc/{keeper}").exists())
 
 
+def test_an_end_comes_to_a_server_whose_keeper_was_killed(make_unit: MakeUnit, mark: str) -> None:
+    unit = started(make_unit("exec sleep 300"))
+    keeper = state(unit)["keeper"]["pid"]
+    os.kill(keeper, signal.SIGKILL)
+    assert eventually(lambda: not Path(f"/proc/{keeper}").exists())
+    assert marked(mark)
+    SUPERVISOR.expire(HOST, unit, 0)
+    assert eventually(lambda: marked(mark) == {})
+
+
 def test_cron_starts_it_again_as_it_was_started(
     make_unit: MakeUnit, mark: str, cron: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
