@@ -24,13 +24,22 @@ def installed() -> dict[str, list[str]]:
     """Name to version and 16 hexadecimal digits; the first of a name, as the interpreter imports that one."""
     found: dict[str, list[str]] = {}
     for item in distributions():
-        if name := item.metadata["Name"]:
+        if name := _name(item):
             found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), [item.version, _digest(item)])
     return dict(sorted(found.items()))
 
 
 def describe() -> dict[str, object]:
     return {"python": platform.python_version(), "packages": installed()}
+
+
+def _name(item: Distribution) -> str:
+    """Empty for a folder without metadata. There, a finder of the backport importlib_metadata raises, which is in use
+    wherever some package has imported it."""
+    try:
+        return item.metadata["Name"] or ""
+    except FileNotFoundError:
+        return ""
 
 
 def _digest(item: Distribution) -> str:

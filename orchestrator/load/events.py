@@ -14,17 +14,20 @@ _BREAK = b"\n\n"
 def parsed_together(bodies: Sequence[bytes]) -> list[Any] | None:
     """The JSON of bodies that are one event of one line each; None where they are anything else.
 
-    JSON has no line break in a string, so what is cut at them and parses is whole events. Each body ends one and starts
-    where the one before it ended, so as many values as bodies are one of each.
+    Each body ends with a blank line and has no other line break, and cutting there gives as many parts as bodies: so
+    each is a line of its own. A line has a value or more, so as many values as bodies are one of each.
     """
-    text = b"".join(bodies)
-    if not text.startswith(_FIELD) or [body[-2:] for body in bodies].count(_BREAK) != len(bodies):
+    text, count = b"".join(bodies), len(bodies)
+    if not text.startswith(_FIELD) or text.count(b"\n") != 2 * count:
+        return None
+    lines = text[len(_FIELD) : -2].split(_BREAK + _FIELD)
+    if len(lines) != count or [body[-2:] for body in bodies].count(_BREAK) != count:
         return None
     try:
-        values: list[Any] = orjson.loads(b"[%b]" % b",".join(text[len(_FIELD) : -2].split(_BREAK + _FIELD)))
+        values: list[Any] = orjson.loads(b"[%b]" % b",".join(lines))
     except ValueError:
         return None
-    return values if len(values) == len(bodies) else None
+    return values if len(values) == count else None
 
 
 class EventSplitter:

@@ -53,7 +53,9 @@ def test_of_two_with_one_name_the_one_that_would_be_imported_counts(
     assert found(monkeypatch, *reversed(sites))["my-lib"][0] == "2.0"
 
 
-def test_what_is_damaged_does_not_hide_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("finder", ["importlib.metadata", "importlib_metadata"])
+def test_what_is_damaged_does_not_hide_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finder: str) -> None:
+    pytest.importorskip(finder)
     site = install(tmp_path, RECORD)
     (site / "half-1.0.dist-info").mkdir()
     (install(site, RECORD, "bare") / "bare-1.0.dist-info" / "RECORD").unlink()

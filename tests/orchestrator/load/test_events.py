@@ -1,7 +1,7 @@
 import json
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.load.events import EventSplitter, parsed_together
@@ -38,11 +38,14 @@ PIECES = [
     b"data: [DONE]\n\n",
     b"event: x\ndata: 8\n\n",
     b"data: 9",
+    b"data: \n\n3\n\n",
 ]
 
 
 @settings(deadline=None, max_examples=500)
 @given(st.lists(st.sampled_from(PIECES), max_size=5))
+@example([b"data: 5\n\ndata: 6\n\n", b"data: \n\n", b"3\n\n"])
+@example([b"data: 1,2\n\n", b"data: \n\n", b"3\n\n"])
 def test_bodies_parsed_together_are_one_event_each_as_the_splitter_has_them(bodies: list[bytes]) -> None:
     splitter = EventSplitter()
     events = [splitter.feed(body) for body in bodies]
