@@ -123,7 +123,7 @@ def _trial(store: RunStore, trial: Trial, draw: np.random.Generator, clock: date
         slot=f"slot-{trial.block % 2}",
         identity={"engine": trial.arm.engine, "method": trial.arm.method.value, "budget": trial.arm.budget},
         counters=asdict(counters),
-        stages={name: getattr(stages, name) for name in StageTimes.__dataclass_fields__},
+        stages=asdict(stages),
         warmup_requests=3,
         warmup_flat=True,
         started_at=clock.isoformat(timespec="milliseconds"),

@@ -127,7 +127,7 @@ def _measure(store: RunStore, trial: Trial, scenario: Scenario, draw: random.Ran
         slot="slot-0",
         identity={"engine": "synthetic", "method": arm.method.value, "budget": arm.budget, "version": "0.0-synthetic"},
         counters=asdict(counters),
-        stages={name: getattr(stages, name) for name in StageTimes.__dataclass_fields__},
+        stages=asdict(stages),
         warmup_requests=3,
         warmup_flat=True,
         started_at=clock.isoformat(timespec="milliseconds"),
