@@ -3,7 +3,9 @@
 Without weights: SGLang fills a model of the given shape, and a DFlash drafter of five layers and block 16, with random
 numbers (--load-format dummy): the steps cost what they would, the tokens mean nothing. `--together` servers at a time:
 
-    ar, dflash, ddtree-N   timed in turn by the client, over the steps that they report; then traced by SGLang
+    ar, dflash, ddtree-N   timed in turn by the client, over the steps that they report; then traced by SGLang,
+                           at the first context;
+                           ar@BACKEND and dflash@BACKEND with that attention in place of Triton's
     ladder                 an automatic policy whose own start-up measurement is the curve: a step at every width; it
                            must have the GPU for itself
 
@@ -19,6 +21,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +65,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--shape", choices=SHAPES, required=True)
     parser.add_argument("--work", type=Path, required=True, help="a folder for configurations, logs and traces")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--servers", nargs="+", default=["dflash", "ddtree-63", "ar", "ladder"])
-    parser.add_argument("--together", type=int, default=3, help="servers that the GPU's memory holds")
+    parser.add_argument("--servers", nargs="+", default=["dflash", "ddtree-63", "ar", "dflash@flashinfer", "ladder"])
+    parser.add_argument("--together", type=int, default=4, help="servers that the GPU's memory holds")
     parser.add_argument("--tp", type=int, default=1)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--contexts", type=int, nargs="+", default=[1024, 8192])
@@ -102,8 +105,11 @@ def _slots(context: int) -> int:
 def _server(name: str, place: Place, port: int) -> Server:
     if name == "ladder":
         return Server(arm(name, 255, policy="auto"), place, port, {"DDTREE_LADDER": LADDER})
-    budget = name.partition("-")[2]
-    return Server(arm(name, int(budget)) if budget else arm(name), place, port)
+    method, _, backend = name.partition("@")
+    budget = method.partition("-")[2]
+    subject = arm(method, int(budget)) if budget else arm(method)
+    options = {"attention_backend": backend} if backend else {}
+    return Server(replace(subject, name=name, options=options), place, port)
 
 
 def _missing(name: str, options: argparse.Namespace, results: Results) -> bool:
@@ -136,8 +142,7 @@ def _measure(up: Mapping[str, Server], options: argparse.Namespace, results: Res
     for batch, context in _points(options):
         _add_point(timed, batch, context, options, results)
     for name, server in timed.items():
-        for context in options.contexts:
-            _add_trace(name, server, context, options, results)
+        _add_trace(name, server, options.contexts[0], options, results)
     if "ar" in timed:
         results["texts_equal"] |= _texts(timed)
         write(options.out, results)

@@ -46,9 +46,9 @@ def table(cost: Json, tokens: Mapping[str, float]) -> list[dict[str, Any]]:
     rows = []
     for point, steps in cost["points"].items():
         batch, context = int(point.split()[1]), int(point.split()[3])
-        times = {name: steps[name]["median"] for name in (PLAIN, CHAIN) if name in steps}
+        times = {name: step["median"] for name, step in steps.items() if _method(name) in (PLAIN, CHAIN)}
         times |= {width: ms for width in tokens if (ms := _curve(cost["ladder"], batch, width, context)) is not None}
-        rates = {name: round(1000 * batch * tokens.get(name, 1.0) / ms, 1) for name, ms in times.items()}
+        rates = {name: round(1000 * batch * tokens.get(_method(name), 1.0) / ms, 1) for name, ms in times.items()}
         if rates:
             best = max(rates, key=rates.__getitem__)
             rows.append({"batch": batch, "context": context, "tok_s": rates, "fastest": best})
@@ -57,8 +57,13 @@ def table(cost: Json, tokens: Mapping[str, float]) -> list[dict[str, Any]]:
 
 def crossover(rows: Sequence[Json], context: int) -> int | None:
     """The smallest measured batch at which no tree is the fastest; None where a tree always is."""
-    beaten = [row["batch"] for row in rows if row["context"] == context and row["fastest"] in (PLAIN, CHAIN)]
+    beaten = [row["batch"] for row in rows if row["context"] == context and _method(row["fastest"]) in (PLAIN, CHAIN)]
     return min(beaten, default=None)
+
+
+def _method(name: str) -> str:
+    """Without the attention back end: `dflash@flashinfer` drafts and verifies as `dflash`."""
+    return name.partition("@")[0]
 
 
 def _curve(ladder: Sequence[Json], batch: int, width: str, context: int) -> float | None:

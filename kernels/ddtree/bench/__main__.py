@@ -14,6 +14,8 @@ from ddtree.bench.table import Check, Gap, Limits, Row, write
 
 TIMED = ("steps", "attention", "dense", "shapes")
 PARTS = ("checks", "small", *TIMED)
+ROWS = (32, 64, 128, 192, 256, 384, 512)
+"""Query rows that share a KV head: KV groups times tree nodes."""
 
 
 def main() -> int:
@@ -51,6 +53,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--small", action="store_const", const=["small"], dest="only", help="few and small checks")
     parser.add_argument("--tune", action="store_true", help="search for tile sizes instead")
     parser.add_argument("--heads", type=int, nargs="+", choices=(64, 128, 256), default=[128])
+    parser.add_argument("--rows", type=int, nargs="+", choices=ROWS, default=list(ROWS), help="of --tune")
     parser.add_argument("--seconds", type=float, default=600.0, help="most time of --tune")
     parser.add_argument("--warm", action="store_true", help="only compile, in many processes")
     parser.add_argument("--tuning", type=_table, help="a result of --tune, in place of the packaged table")
@@ -108,7 +111,7 @@ def _tuned(options: argparse.Namespace) -> dict[str, Any]:
     from ddtree.bench.tune import tune
 
     report = _header()
-    for found in tune(options.heads, options.seconds):
+    for found in tune(options.heads, options.rows, options.seconds):
         report |= found
         _write(options, report)
     report["complete"] = True

@@ -4,7 +4,7 @@ import copy
 import multiprocessing
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -67,10 +67,10 @@ def compiles(job: tuple[int, Config]) -> bool:
     return True
 
 
-def possible(sizes: list[int]) -> set[tuple[int, Config]]:
+def possible(sizes: list[int], row_counts: Iterable[int] = WIDTHS) -> set[tuple[int, Config]]:
     """(head size, configuration) that compile and run. What one process compiles another finds in Triton's cache."""
     large = 90 <= target_of(torch.device("cuda")).arch < 120
-    jobs = list(dict.fromkeys((s, c) for s in sizes for rows in WIDTHS for c in candidates(s, rows, large)))
+    jobs = list(dict.fromkeys((s, c) for s in sizes for rows in row_counts for c in candidates(s, rows, large)))
     with ProcessPoolExecutor(12, mp_context=multiprocessing.get_context("spawn")) as pool:
         return {job for job, good in zip(jobs, pool.map(compiles, jobs), strict=True) if good}
 
@@ -88,7 +88,7 @@ def _times(size: int, rows: int, configs: list[Config]) -> list[Times]:
     return found
 
 
-def tune(sizes: list[int], seconds: float) -> Iterator[dict[str, Any]]:
+def tune(sizes: list[int], row_counts: list[int], seconds: float) -> Iterator[dict[str, Any]]:
     """Report after report, each with one more head size and number of rows; `seconds` end the search early.
 
     The fastest configuration by geometric mean over the loads of each part. What is not reached keeps the entries of
@@ -97,9 +97,9 @@ def tune(sizes: list[int], seconds: float) -> Iterator[dict[str, Any]]:
     started = time.monotonic()
     target = target_of(torch.device("cuda"))
     table, log = copy.deepcopy(tuning(target.arch)), []
-    jobs = possible(sizes)
+    jobs = possible(sizes, row_counts)
     large = 90 <= target.arch < 120
-    for size, rows in product(sizes, WIDTHS):
+    for size, rows in product(sizes, row_counts):
         if time.monotonic() - started > seconds:
             print(f"stopped before head {size} rows {rows}: {seconds:.0f} s are over", flush=True)  # noqa: T201
             return
