@@ -31,10 +31,10 @@ def gpu_disturbance(rows: Sequence[Mapping[str, float]], clock_spread: float) ->
 
 
 def others(processes: Collection[int], ours: Collection[int], alive: Collection[int], hidden_before: int) -> int:
-    """How many processes on a GPU are not the engine's.
+    """How many processes on a GPU are not the slot's engines.
 
     `alive`: those of `processes` that this machine knows. In a container the driver may name processes by numbers of
-    the host; they cannot be told from the engine's, so only what comes on top of `hidden_before` counts.
+    the host; they cannot be told from the engines', so only what comes on top of `hidden_before` counts.
     """
     strangers = set(alive) - set(ours)
     return len(strangers) + max(0, hidden(processes, alive) - hidden_before)

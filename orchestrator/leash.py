@@ -19,7 +19,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 GRACE_S = 3.0
@@ -141,19 +141,25 @@ def _end_descendants(grace: float) -> dict[int, int]:
     return codes
 
 
-def descendants(root: int) -> set[int]:
-    """Process ids of everything below `root`, read from /proc; zombies included."""
-    children: dict[int, list[int]] = {}
+def children() -> dict[int, list[int]]:
+    """Who is whose child, of all processes, read from /proc once; zombies included."""
+    found: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
                 # The name in parentheses may itself hold spaces and parentheses.
                 parent = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
-                children.setdefault(parent, []).append(int(entry.name))
+                found.setdefault(parent, []).append(int(entry.name))
+    return found
+
+
+def descendants(root: int, families: Mapping[int, Sequence[int]] | None = None) -> set[int]:
+    """Process ids of everything below `root`, in `families` if `children` was read already."""
+    families = children() if families is None else families
     found: set[int] = set()
     todo = [root]
     while todo:
-        below = children.get(todo.pop(), [])
+        below = families.get(todo.pop(), [])
         found.update(below)
         todo.extend(below)
     return found

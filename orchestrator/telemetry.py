@@ -16,7 +16,7 @@ import psutil
 
 from orchestrator.disturbance import hidden, others
 from orchestrator.gpus import Monitor
-from orchestrator.leash import descendants
+from orchestrator.leash import children, descendants
 from orchestrator.validity import MachineLoad
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ class _Usage:
 
 class Sampler:
     """Samples from entering the block to leaving it. `root` is the process above the engine's, `client` the load
-    client's; times count from `zero` on time.perf_counter's clock."""
+    client's; times count from `zero` on time.perf_counter's clock. What else this process started may hold memory of
+    the GPU: a slot keeps engines up beside the one that is measured, and gives them nothing to do.
+    """
 
     def __init__(self, root: int, zero: float, gpu_uuids: Sequence[str] = (), client: int | None = None) -> None:
         self._root = root
@@ -53,6 +55,7 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
         self._rows: list[dict[str, float]] = []
         self._hidden: int | None = None
+        self._ours: set[int] = set()
         self._first = self._last = self._usage([])
 
     def __enter__(self) -> Sampler:
@@ -96,7 +99,9 @@ class Sampler:
 
     def _tree(self) -> list[int]:
         # Walking all of /proc holds the interpreter for milliseconds that the load client needs; hence not each time.
-        return [self._root, *descendants(self._root)]
+        families = children()
+        self._ours = {self._root, *descendants(os.getpid(), families)}
+        return [self._root, *descendants(self._root, families)]
 
     def _row(self, previous: _Usage, tree: Sequence[int], monitor: Monitor) -> dict[str, float]:
         load, now = _between(previous, self._last), self._last
@@ -116,15 +121,15 @@ class Sampler:
                 "gpu_power_w": reading.power_w,
                 "gpu_temperature_c": reading.temperature_c,
                 "gpu_throttle_reasons": reading.throttle_reasons,
-                "gpu_other_processes": self._others(reading.processes, tree),
+                "gpu_other_processes": self._others(reading.processes),
             }
         return row
 
-    def _others(self, processes: frozenset[int], tree: Sequence[int]) -> int:
+    def _others(self, processes: frozenset[int]) -> int:
         alive = {pid for pid in processes if psutil.pid_exists(pid)}
         if self._hidden is None:
             self._hidden = hidden(processes, alive)
-        return others(processes, tree, alive, self._hidden)
+        return others(processes, self._ours, alive, self._hidden)
 
     def _usage(self, tree: Sequence[int]) -> _Usage:
         times = psutil.cpu_times()

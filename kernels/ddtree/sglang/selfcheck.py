@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PROMPT = 12
 STEPS = 3
 COMPARED = 10
-ROUNDING = {torch.float32: 0.002, torch.float16: 0.01, torch.bfloat16: 0.05}
+ROUNDING = {torch.float32: 0.002, torch.float16: 0.01, torch.bfloat16: 0.1}
 """How far below the best logit a request's tokens may lie on average, in standard deviations of the row."""
 OUTLIER = 10
 """How many times as far one token may lie."""

@@ -1,6 +1,7 @@
 """Heat, power and neighbours: 300 W ran at 1031 MHz, 600 W at 1948; a shared GPU moved +16 % to +21 % (CAST)."""
 
 import os
+import subprocess
 import time
 from typing import Any
 
@@ -79,6 +80,17 @@ def test_samples_come_from_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "another process" in gpu_disturbance(sampler.rows, SPREAD)
     own = [row | {"gpu_other_processes": 0.0}]
     assert "software thermal slowdown (up to 92 C)" in gpu_disturbance(own, SPREAD)
+
+
+def test_an_engine_that_the_slot_keeps_up_is_no_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several stay on the card between their trials; only the measured one has anything to do."""
+    with subprocess.Popen(["sleep", "300"]) as measured, subprocess.Popen(["sleep", "300"]) as kept:
+        ScriptedNvml(Moment(processes=[measured.pid, kept.pid])).install(monkeypatch)
+        with Sampler(measured.pid, time.perf_counter(), [UUID]) as sampler:
+            time.sleep(0.1)
+        measured.kill()
+        kept.kill()
+    assert [row["gpu_other_processes"] for row in sampler.rows] == [0]
 
 
 def test_limits_and_versions_of_the_card_are_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
