@@ -5,17 +5,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from ddtree.sglang.backends import DDTreeAttnBackend
 from ddtree.sglang.stage import Stages
 
 
 @dataclass(frozen=True)
 class Lane:
-    """`runner` is SGLang's graph runner of this width; without CUDA graphs its eager one, or None."""
+    """`runner` is SGLang's graph runner of this width; without CUDA graphs its eager one, or None. `kept`: what the
+    graphs of the stages work in and nobody else keeps.
+    """
 
     backend: DDTreeAttnBackend
     runner: Any
     stages: Stages
+    kept: tuple[torch.Tensor, ...]
 
     @property
     def width(self) -> int:

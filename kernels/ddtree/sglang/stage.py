@@ -81,6 +81,13 @@ class Stages:
             self._probe.look(drafts)
 
 
+def workspace(helper: object) -> tuple[torch.Tensor, ...]:
+    """The tensors that a helper of SGLang's works in. A graph captured through it holds their addresses, but the helper
+    takes larger ones when it is given more tokens: whoever keeps the graph must keep these.
+    """
+    return tuple(value for value in vars(helper).values() if isinstance(value, torch.Tensor)) if helper else ()
+
+
 def _captured(stage: Any, memory: Any) -> tuple[torch.cuda.CUDAGraph, Any]:
     """The graph of a stage and what it gives. It runs once before, so that its kernels are compiled and loaded."""
     stage()

@@ -36,7 +36,7 @@ from ddtree.sglang.prepare import Block, prepare
 from ddtree.sglang.probe import RING, Glance, Probe
 from ddtree.sglang.requests import Requests, plan
 from ddtree.sglang.settings import Settings
-from ddtree.sglang.stage import Stages
+from ddtree.sglang.stage import Stages, workspace
 from ddtree.sglang.trees import Candidates, Outcome, Verify
 
 
@@ -134,7 +134,7 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
             backend.verify, self.drafts, self.sampling, self.pools, self._inject, self.settings, self._probe
         )
         stages.capture({rows: out for (wide, rows), out in self._verify_outputs.items() if wide == width})
-        return Lane(backend, runner, stages)
+        return Lane(backend, runner, stages, workspace(self._fused_kv_helper))
 
     def _maybe_build_draft_sampler(self) -> CandidateHead:
         return self._head

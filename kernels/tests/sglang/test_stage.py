@@ -1,5 +1,6 @@
 """The stages on the CPU, where nothing is captured: rows, budgets and padding."""
 
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from ddtree import PoolTable
 from ddtree.sglang.commit import Sampling
 from ddtree.sglang.settings import Settings
-from ddtree.sglang.stage import Stages
+from ddtree.sglang.stage import Stages, workspace
 from ddtree.sglang.trees import Candidates, Outcome, Verify
 
 ROWS, DEPTH, K, WIDTH, VOCABULARY, HIDDEN = 4, 5, 4, 8, 30, 3
@@ -83,3 +84,25 @@ def test_padding_nodes_and_padding_rows_change_nothing(budget: int, requests: in
     assert injected[0]["slots"].shape == (ROWS, DEPTH + 1)
     assert injected[0]["lengths"].tolist() == [1] * ROWS
     assert torch.equal(injected[0]["features"].view(ROWS, DEPTH + 1, -1)[:, 0], hidden.view(ROWS, WIDTH, -1)[:, 0])
+
+
+class _Helper:
+    """Works in a buffer that it replaces by a larger one, as SGLang's fused injection does."""
+
+    def __init__(self) -> None:
+        self.layers, self.name = 4, "fused"
+        self.space: torch.Tensor | None = None
+
+    def grow(self, tokens: int) -> None:
+        self.space = torch.empty(tokens)
+
+
+def test_a_workspace_is_kept_when_its_helper_takes_a_larger_one() -> None:
+    helper = _Helper()
+    assert workspace(None) == workspace(helper) == ()
+    helper.grow(256)
+    kept, freed = workspace(helper), weakref.ref(helper.space)
+    helper.grow(512)
+    assert freed() is kept[0]
+    del kept
+    assert freed() is None, "nobody else keeps it"
