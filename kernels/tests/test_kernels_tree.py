@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import ddtree
+from ddtree.triton import mask
 
 
 def same(left: ddtree.Tree, right: ddtree.Tree) -> bool:
@@ -54,6 +55,22 @@ def test_masks(by_kernel, tree_of, nodes):
         out = torch.full((nodes * (1035 + 3 * nodes) + 5,), 7, dtype=torch.uint8)
         expected = ddtree.sglang_mask(tree, prefix, out=out.clone(), fill_prefix=fill)
         assert torch.equal(by_kernel(ddtree.sglang_mask, tree, prefix, out=out, fill_prefix=fill), expected)
+
+
+@pytest.mark.parametrize("prefix", [[5, 0, 1030], [5, -900, 3]], ids=["too short", "negative prefix"])
+def test_a_mask_stays_inside_its_buffer(by_kernel, tree_of, prefix):
+    """On the GPU nobody compares lengths: they are only known there."""
+    margin, size = 2000, 120
+
+    def written(ancestors, prefix, out):
+        mask.sglang_mask(ancestors, prefix, out[margin : margin + size], True)
+        return out
+
+    out = torch.full((margin + size + 2000,), 9, dtype=torch.uint8)
+    result = by_kernel(written, tree_of(4, 3, 4, 3, 6, 7).ancestors, torch.tensor(prefix), out)
+    assert (result[:margin] == 9).all()
+    assert (result[margin + size :] == 9).all()
+    assert (result[margin : margin + size] != 9).any()
 
 
 @pytest.mark.parametrize("seed", range(3))

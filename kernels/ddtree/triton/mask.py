@@ -23,20 +23,24 @@ def dense(ancestors, out, N, WORDS: tl.constexpr, NP: tl.constexpr):
 
 
 @triton.jit
-def ragged(ancestors, prefix_lens, out, N, FILL: tl.constexpr, WORDS: tl.constexpr, NP: tl.constexpr, BP: tl.constexpr):
+def ragged(
+    ancestors, prefix_lens, out, size, N, FILL: tl.constexpr, WORDS: tl.constexpr, NP: tl.constexpr, BP: tl.constexpr
+):
     request, node = tl.program_id(0), tl.program_id(1)
     others = tl.arange(0, BP)
     before = tl.load(prefix_lens + others, mask=others < request, other=0).to(tl.int64)
     start = N * (tl.sum(before, axis=0) + request.to(tl.int64) * N)
     prefix = tl.load(prefix_lens + request).to(tl.int64)
-    line = out + start + node * (prefix + N)
+    line = start + node * (prefix + N)
     if FILL:
         for column in range(0, prefix, 1024):
             columns = column + tl.arange(0, 1024)
-            tl.store(line + columns, tl.full([1024], 1, tl.uint8), mask=columns < prefix)
+            at = line + columns
+            tl.store(out + at, tl.full([1024], 1, tl.uint8), mask=(columns < prefix) & (at >= 0) & (at < size))
     columns = tl.arange(0, NP)
     bits = bits_of(ancestors, request.to(tl.int64) * N + node, columns, N, WORDS)
-    tl.store(line + prefix + columns, bits.to(tl.uint8), mask=columns < N)
+    at = line + prefix + columns
+    tl.store(out + at, bits.to(tl.uint8), mask=(columns < N) & (at >= 0) & (at < size))
 
 
 def ancestor_mask(ancestors: torch.Tensor) -> torch.Tensor:
@@ -51,8 +55,9 @@ def ancestor_mask(ancestors: torch.Tensor) -> torch.Tensor:
 
 
 def sglang_mask(ancestors: torch.Tensor, prefix_lens: torch.Tensor, out: torch.Tensor, fill_prefix: bool) -> None:
-    """Write each request's [N, prefix + N] block into `out`."""
+    """Write each request's [N, prefix + N] block into `out`, nothing past its end."""
     require_contiguous(ancestors=ancestors, prefix_lens=prefix_lens, out=out)
     batch, nodes, words = ancestors.shape
     sizes = {"NP": triton.next_power_of_2(nodes), "BP": triton.next_power_of_2(batch)}
-    ragged[(batch, nodes)](ancestors, prefix_lens, out, nodes, FILL=fill_prefix, WORDS=words, **sizes, num_warps=4)
+    tensors = (ancestors, prefix_lens, out)
+    ragged[(batch, nodes)](*tensors, out.numel(), nodes, FILL=fill_prefix, WORDS=words, **sizes, num_warps=4)
