@@ -1,7 +1,8 @@
 """Mixed lengths, aborts, no leak: a server under a load that changes its mind.
 
 Requests of many lengths at concurrency 32 for a stated time, one in eight of them cut by the client. Afterwards the
-server must hold no KV slot and answer the first prompts as it did before.
+server must hold no KV slot, by its own account have leaked none, and answer the first prompts as it did before; once
+more so after it flushed its cache, which gives back all memory that is free, and then prefilled 32 prompts at once.
 """
 
 from __future__ import annotations
@@ -16,14 +17,20 @@ from typing import Any
 
 from benchmarks.sglang.servers import Server
 
+_IDLE_S = 35
+"""SGLang writes its idle gauges at most every 30 s."""
+
 
 def soak(server: Server, prompts: list[list[int]], seconds: float) -> dict[str, Any]:
     first = [server.generate(prompt, 64)["output_ids"] for prompt in prompts[:4]]
     until = time.monotonic() + seconds
     with ThreadPoolExecutor(32) as pool:
         done = list(pool.map(lambda seed: _worker(server, prompts, until, seed), range(32)))
-    time.sleep(2)
     last = [server.generate(prompt, 64)["output_ids"] for prompt in prompts[:4]]
+    held = _held(server)
+    server.post("/flush_cache?timeout=10", {}, reads=False)
+    server.generate_all(prompts[:64], 64, 32)
+    flushed = [server.generate(prompt, 64)["output_ids"] for prompt in prompts[:4]]
     return {
         "seconds": seconds,
         "answered": sum(one["answered"] for one in done),
@@ -31,7 +38,9 @@ def soak(server: Server, prompts: list[list[int]], seconds: float) -> dict[str, 
         "wrong": sum(one["wrong"] for one in done),
         "tokens": sum(one["tokens"] for one in done),
         "same_text_after": first == last,
-        "kv_tokens_held_after": _held(server),
+        "same_text_after_a_flush": first == flushed,
+        "kv_tokens_held_after": held,
+        "leaks_reported": server.text.count("memory leak detected"),
     }
 
 
@@ -65,7 +74,12 @@ def _abort(server: Server, prompt: list[int], tokens: int, after_s: float) -> No
 
 
 def _held(server: Server) -> float:
-    """KV tokens in use, of the server's own metric."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("sglang:num_used_tokens"))
+    """KV tokens in use, of the server's own metric, which says so some time after the last request."""
+    until = time.monotonic() + _IDLE_S
+    while True:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        held = sum(float(line.split()[-1]) for line in lines if line.startswith("sglang:num_used_tokens"))
+        if not held or time.monotonic() > until:
+            return held
+        time.sleep(0.5)
