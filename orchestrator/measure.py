@@ -21,7 +21,7 @@ from orchestrator.synthetic import refuse_synthetic
 from orchestrator.telemetry import Sampler
 from orchestrator.times import now
 from orchestrator.trees import record_trees
-from orchestrator.validity import Limits, check, completed
+from orchestrator.validity import Limits, check, completed, disturbance
 from orchestrator.warmup import Warmup, warm_up
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ _DEATH_S = 0.5
 
 @dataclass(frozen=True)
 class Measurement:
-    """A trial's record and its files, as the store takes them."""
+    """A trial's record and its files, as the store takes them. `disturbed`: it does not count, and the machine is why,
+    not the engine.
+    """
 
     record: TrialRecord
     requests: pd.DataFrame
@@ -42,6 +44,7 @@ class Measurement:
     stages: StageTimes | None
     trees: DraftTrees | None = None
     engine_log: bytes = b""
+    disturbed: bool = False
 
     def on(self, hardware: dict[str, object], log: bytes) -> Measurement:
         """With what the slot adds: what it is, and what the engine wrote."""
@@ -106,7 +109,9 @@ async def measure(
         await engine.flush(endpoint)
         stage("measuring")
         run = await _load(process, client, trial, gpu_uuids, stage)
-    reason = run.reason or _doubt(trial, identity, run, limits)
+    wrong = run.reason or check(run.result.answers, trial.concurrency, run.counters)
+    disturbed = "" if wrong else _disturbance(run, limits)
+    reason = wrong or disturbed or _stage_doubt(trial, identity, run, limits)
     requests = request_frame([answer.row(run.zero) for answer in run.result.answers])
     window = (0.0, run.seconds) if run.reason else _window(requests, trial)
     load = load_record(trial, client, run.result, requests, window)
@@ -117,18 +122,20 @@ async def measure(
         counters=run.counters,
         stages=run.stages,
         trees=None if run.reason else await record_trees(engine, endpoint, trial, run.result.answers),
+        disturbed=bool(disturbed),
     )
 
 
-def _doubt(trial: Trial, identity: Identity, run: _Run, limits: Limits) -> str:
-    """Why a complete load does not count; empty when it does. The times of a simulated engine explain nothing."""
-    answers = run.result.answers
-    alone = trial.concurrency == 1 and not trial.arrivals and not identity.settings.get("simulated")
-    return (
-        check(answers, trial.concurrency, run.counters, run.sampler.load(), limits)
-        or gpu_disturbance(run.sampler.rows, limits.clock_spread)
-        or (disagreement(answers, run.stages, limits.identity_error) if run.stages and alone else "")
-    )
+def _disturbance(run: _Run, limits: Limits) -> str:
+    machine = disturbance(run.result.answers, run.sampler.load(), limits)
+    return machine or gpu_disturbance(run.sampler.rows, limits.clock_spread)
+
+
+def _stage_doubt(trial: Trial, identity: Identity, run: _Run, limits: Limits) -> str:
+    """Where stages explain the answers' time: one request at a time, on an engine that is not simulated."""
+    if run.stages is None or trial.concurrency > 1 or trial.arrivals or identity.settings.get("simulated"):
+        return ""
+    return disagreement(run.result.answers, run.stages, limits.identity_error)
 
 
 def _window(requests: pd.DataFrame, trial: Trial) -> tuple[float, float]:

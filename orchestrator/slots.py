@@ -1,7 +1,7 @@
 """A slot: the Ray actor that holds a share of a node, and in it the engines that its profile lets stay up.
 
-An engine stays up between trials that can share it and is replaced after any trial that does not count. Everything
-heavy is imported here, inside the actor's process.
+An engine stays up between trials that can share it. It is replaced after a trial that does not count, unless only the
+machine was disturbed: a large engine takes minutes to start. Everything heavy is imported here, in the actor's process.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Slot:
             measurement = failed(trial, self.name, await self._why(error), began, TrialState.INVALID)
         used = self._residents.current
         measurement = measurement.on(self._hardware, used.log.read(mark) if used else b"")
-        if measurement.record.state is not TrialState.VALID and used is not None:
+        if measurement.record.state is not TrialState.VALID and not measurement.disturbed and used is not None:
             await self._residents.stop(used)
         self._doing("idle")
         return measurement

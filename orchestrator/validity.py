@@ -1,4 +1,7 @@
-"""Whether a trial counts: each check looks at what was measured and gives one line, or nothing."""
+"""Whether a trial counts: each check looks at what was measured and gives one line, or nothing.
+
+What its answers say is the engine's fault; what the machine did meanwhile is not.
+"""
 
 from __future__ import annotations
 
@@ -43,19 +46,20 @@ class MachineLoad:
     idle: float
 
 
-def check(
-    answers: Sequence[Answer], concurrency: int, counters: SpecCounters, load: MachineLoad | None, limits: Limits
-) -> str:
-    """Why the trial is invalid, in one line; empty when it is valid. All answers are complete ones."""
+def check(answers: Sequence[Answer], concurrency: int, counters: SpecCounters) -> str:
+    """Why these answers make no valid trial, in one line; empty where they do. All are complete ones."""
     return (
         _enough_prompts(len(answers), concurrency)
         or _prompts_once(answers)
         or _nothing_cached(answers)
         or _counters_agree(answers, counters)
         or _tokens_accounted(answers, counters)
-        or _client_in_time(answers, limits)
-        or _machine_quiet(load, limits)
     )
+
+
+def disturbance(answers: Sequence[Answer], load: MachineLoad | None, limits: Limits) -> str:
+    """Why the client or its machine spoiled the trial, in one line; empty where they did not."""
+    return _client_in_time(answers, limits) or _machine_quiet(load, limits)
 
 
 def _enough_prompts(prompts: int, concurrency: int) -> str:

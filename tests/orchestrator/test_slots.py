@@ -117,6 +117,18 @@ async def test_limits_are_the_slots(mark: str) -> None:
     assert len(measured.requests) == 4
 
 
+async def test_a_disturbed_machine_costs_no_engine(mark: str) -> None:
+    strict = Slot("slot-0", MATCH, Limits(client_lag_s=0.0))
+    disturbed = await strict.run(marked_trial(mark))
+    first = servers(mark)
+    await strict.run(marked_trial(mark))
+    assert (disturbed.disturbed, len(first), servers(mark)) == (True, 1, first)
+    failed = await strict.run(marked_trial(mark, fail="cut"))
+    assert not failed.disturbed
+    assert eventually(lambda: marked(mark) == {})
+    await strict.close()
+
+
 async def test_what_a_slot_does_can_be_asked(slot: Slot, mark: str) -> None:
     assert (await slot.activity()).what == "idle"
     heard: list[str] = []

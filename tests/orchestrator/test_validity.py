@@ -5,7 +5,7 @@ import pytest
 from engines.base import ALL_COUNTS, SpecCounters
 from orchestrator.answer import Answer
 from orchestrator.prompts import Prompt
-from orchestrator.validity import Limits, MachineLoad, check, completed, total
+from orchestrator.validity import Limits, MachineLoad, check, completed, disturbance, total
 
 COUNTERS = SpecCounters(2, 14, 3, 4, (2, 1))
 TWO = SpecCounters(4, 28, 6, 8, (4, 2, 0))
@@ -23,7 +23,7 @@ QUIET = MachineLoad(other=0.1, idle=0.2)
 
 
 def reason(answers: list[Answer] = ANSWERS, server: SpecCounters = TWO, load: MachineLoad | None = QUIET) -> str:
-    return check(answers, 1, server, load, Limits())
+    return check(answers, 1, server) or disturbance(answers, load, Limits())
 
 
 def test_a_clean_trial_is_valid() -> None:
@@ -83,4 +83,4 @@ def test_other_load_invalidates_only_where_it_takes_what_the_engine_needs() -> N
 
 
 def test_a_block_must_hold_enough_prompts_for_the_concurrency() -> None:
-    assert "2 prompts a block cannot keep 4 requests in flight" in check(ANSWERS, 4, TWO, QUIET, Limits())
+    assert "2 prompts a block cannot keep 4 requests in flight" in check(ANSWERS, 4, TWO)

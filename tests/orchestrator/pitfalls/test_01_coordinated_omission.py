@@ -15,7 +15,7 @@ from orchestrator.metrics import measure
 from orchestrator.prompts import Prompt
 from orchestrator.records import request_frame
 from orchestrator.spec import WorkloadSpec
-from orchestrator.validity import Limits, check
+from orchestrator.validity import Limits, check, disturbance
 from tests.orchestrator.load.raw import RawServer, token, usage, whole
 from tests.orchestrator.test_validity import QUIET
 
@@ -76,6 +76,6 @@ async def test_a_queue_inside_the_client_is_part_of_the_time_and_spoils_the_tria
     assert late(ttft(answers)) > late(hidden)
     measured = [replace(answer, counters=None) for answer in answers]
     steps = SpecCounters(verify_steps=len(answers), emitted=len(answers))
-    assert check(measured, 1, steps, QUIET, Limits()).startswith("the load client sent late: 99th percentile ")
+    assert disturbance(measured, QUIET, Limits()).startswith("the load client sent late: 99th percentile ")
     on_time = [replace(answer, sent=answer.scheduled) for answer in measured]
-    assert check(on_time, 1, steps, QUIET, Limits()) == ""
+    assert check(on_time, 1, steps) == disturbance(on_time, QUIET, Limits()) == ""

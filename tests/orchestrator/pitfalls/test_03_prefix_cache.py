@@ -6,15 +6,15 @@ import pytest
 
 from orchestrator.records import TrialState
 from orchestrator.slots import Slot
-from orchestrator.validity import Limits, check
+from orchestrator.validity import check
 from tests.orchestrator.acting import ANY_LOAD, MATCH, deployment, trial
-from tests.orchestrator.test_validity import ANSWERS, QUIET, TWO
+from tests.orchestrator.test_validity import ANSWERS, TWO
 
 
 def test_one_hit_refuses_a_trial() -> None:
-    assert check(ANSWERS, 1, TWO, QUIET, Limits()) == ""
+    assert check(ANSWERS, 1, TWO) == ""
     warm = [replace(ANSWERS[0], cached_tokens=7), ANSWERS[1]]
-    reason = check(warm, 1, TWO, QUIET, Limits())
+    reason = check(warm, 1, TWO)
     assert reason.startswith("7 prompt tokens of 1 in 2 requests came from the prefix cache")
 
 

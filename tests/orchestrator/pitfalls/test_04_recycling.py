@@ -8,9 +8,9 @@ import pytest
 from orchestrator.prompts import PromptError, blocks, load_prompts
 from orchestrator.prompts.prompt import Prompt
 from orchestrator.spec import PromptSpec
-from orchestrator.validity import Limits, check
+from orchestrator.validity import check
 from tests.orchestrator.test_rounds import PLAN
-from tests.orchestrator.test_validity import ANSWERS, QUIET, TWO
+from tests.orchestrator.test_validity import ANSWERS, TWO
 
 WRAPPED = [replace(ANSWERS[0], prompt=Prompt(name, "chat", (("user", "the same"),))) for name in ("a", "b")]
 """What the pitfall would send: one text under two names."""
@@ -37,5 +37,5 @@ def test_no_prompt_is_in_two_blocks() -> None:
 
 
 def test_a_trial_that_sent_a_prompt_twice_does_not_count() -> None:
-    assert check(ANSWERS, 1, TWO, QUIET, Limits()) == ""
-    assert check(WRAPPED, 1, TWO, QUIET, Limits()) == "the prompt a was sent 2 times"
+    assert check(ANSWERS, 1, TWO) == ""
+    assert check(WRAPPED, 1, TWO) == "the prompt a was sent 2 times"
