@@ -111,6 +111,23 @@ def _check_sizes(spec: SweepSpec, smallest: int) -> None:
         )
 
 
+def thin_points(plan: Plan) -> list[str]:
+    """A line for each concurrency at which filling the slots and emptying them again is the larger part of a trial."""
+    smallest = {at: min(len(u.trials[0].prompts) for u in plan.units if u.concurrency == at) for at in _closed(plan)}
+    return [
+        f"concurrency {at}: a block's {prompts} prompts keep all {at} requests in flight for less than half of a trial, "
+        "so its numbers say little of steady load; use fewer blocks or more prompts"
+        for at, prompts in smallest.items()
+        if prompts < 2 * at
+    ]
+
+
+def _closed(plan: Plan) -> list[int]:
+    """Concurrencies that a closed loop holds; of one at a time there is nothing to fill."""
+    workload = plan.spec.workload
+    return [at for at in workload.concurrency if at > 1] if workload.arrivals.pattern == "closed" else []
+
+
 def make_trial(
     spec: SweepSpec,
     arm: Arm,

@@ -42,6 +42,7 @@ def sweep(
     from orchestrator.cluster import choose_profile, connect
     from orchestrator.deployments import installed
     from orchestrator.explore import Explorer
+    from orchestrator.plan import thin_points
     from orchestrator.search import with_finalists
     from orchestrator.spec import load_spec
     from orchestrator.sweep import run
@@ -59,6 +60,8 @@ def sweep(
             probes = Explorer(field, searched, choice).run(console)
             spec = with_finalists(spec, probes)
         plan = _plan(spec, choice.profile, models.resolve, installed)
+        for note in thin_points(plan):
+            console.print(note, highlight=False, soft_wrap=True)
         store = _open_run(runs / f"{_slug(file)}-{plan.digest[:12]}", resume, fresh)
         decision = run(plan, store, choice, console, probes)
     report = write_report(store, store.folder / "report.html")
@@ -83,6 +86,7 @@ def plan(
     from orchestrator.cli.tables import plan_table
     from orchestrator.cluster import choose_profile, this_machine
     from orchestrator.deployments import promised
+    from orchestrator.plan import thin_points
     from orchestrator.spec import load_spec
 
     spec = load_spec(file, overrides)
@@ -98,7 +102,7 @@ def plan(
         return
     console = Console()
     console.print(line, highlight=False, soft_wrap=True)
-    for note in _not_here(planned):
+    for note in (*_not_here(planned), *thin_points(planned)):
         console.print(note, highlight=False, soft_wrap=True)
     console.print(plan_table(planned))
     if spec.search is not None:

@@ -7,7 +7,7 @@ import pytest
 
 from engines.base import Deployment
 from orchestrator.errors import InputError
-from orchestrator.plan import Plan, make_plan
+from orchestrator.plan import Plan, make_plan, thin_points
 from orchestrator.prompts import load_prompts
 from orchestrator.spec import SweepSpec
 from tests.orchestrator.sweeps import fake_sweep
@@ -121,3 +121,13 @@ def test_a_trace_is_replayed_once_over_all_blocks(tmp_path: Path) -> None:
 def test_blocks_too_small_for_their_concurrency_are_refused_before_anything_starts() -> None:
     with pytest.raises(InputError, match=r"2 blocks of 4 prompts cannot keep 5 requests in flight; lower blocks\.max"):
         plan(workload=workload(concurrency=[1, 5]))
+
+
+def test_points_that_are_mostly_filling_and_emptying_are_told() -> None:
+    prompts = {"set": "orchestrate", "count": 10}
+    closed = workload(concurrency=[1, 2, 3, 4], prompts=prompts)
+    third, fourth = thin_points(plan(workload=closed, blocks={"count": 2}))
+    assert third.startswith("concurrency 3: a block's 5 prompts keep all 3 requests in flight for less than half")
+    assert fourth.startswith("concurrency 4: ")
+    paced = workload(concurrency=[4], prompts=prompts, arrivals={"pattern": "poisson", "rate": 5.0})
+    assert thin_points(plan(workload=paced, blocks={"count": 2})) == []
