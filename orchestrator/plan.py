@@ -115,7 +115,7 @@ def thin_points(plan: Plan) -> list[str]:
     """A line for each concurrency at which filling the slots and emptying them again is the larger part of a trial."""
     smallest = {at: min(len(u.trials[0].prompts) for u in plan.units if u.concurrency == at) for at in _closed(plan)}
     return [
-        f"concurrency {at}: a block's {prompts} prompts keep all {at} requests in flight for less than half of a trial, "
+        f"concurrency {at}: a block's {prompts} prompts keep all {at} requests in flight for under half of a trial, "
         "so its numbers say little of steady load; use fewer blocks or more prompts"
         for at, prompts in smallest.items()
         if prompts < 2 * at

@@ -127,7 +127,7 @@ def test_points_that_are_mostly_filling_and_emptying_are_told() -> None:
     prompts = {"set": "orchestrate", "count": 10}
     closed = workload(concurrency=[1, 2, 3, 4], prompts=prompts)
     third, fourth = thin_points(plan(workload=closed, blocks={"count": 2}))
-    assert third.startswith("concurrency 3: a block's 5 prompts keep all 3 requests in flight for less than half")
+    assert third.startswith("concurrency 3: a block's 5 prompts keep all 3 requests in flight for under half")
     assert fourth.startswith("concurrency 4: ")
     paced = workload(concurrency=[4], prompts=prompts, arrivals={"pattern": "poisson", "rate": 5.0})
     assert thin_points(plan(workload=paced, blocks={"count": 2})) == []
