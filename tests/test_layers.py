@@ -271,7 +271,7 @@ def test_the_load_process_starts_light() -> None:
     child = reached("orchestrator.load.child")
     own = {m for m in child if ours(m)} - set(below("orchestrator.load"))
 
-    assert foreign(child) == {"httptools", "orjson", "uvloop"}
+    assert foreign(child) == {"httptools", "msgspec", "orjson", "uvloop"}
     assert own == {"orchestrator", "engines", "engines.messages", *below("engines.base")}
     assert not foreign(set().union(*map(reached, readers)))
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import orjson
 
 _FIELD = b"data: "
 _BREAK = b"\n\n"
 
 
-def parsed_together(bodies: Sequence[bytes]) -> list[Any] | None:
-    """The JSON of bodies that are one event of one line each; None where they are anything else.
+def single_lines(bodies: Sequence[bytes]) -> list[bytes] | None:
+    """The data of bodies that are one event of one line each; None where they are anything else.
 
     Each body ends with a blank line and has no other line break, and cutting there gives as many parts as bodies: so
-    each is a line of its own. A line has a value or more, so as many values as bodies are one of each.
+    each is a line of its own.
     """
     text, count = b"".join(bodies), len(bodies)
     if not text.startswith(_FIELD) or text.count(b"\n") != 2 * count:
@@ -23,11 +20,7 @@ def parsed_together(bodies: Sequence[bytes]) -> list[Any] | None:
     lines = text[len(_FIELD) : -2].split(_BREAK + _FIELD)
     if len(lines) != count or [body[-2:] for body in bodies].count(_BREAK) != count:
         return None
-    try:
-        values: list[Any] = orjson.loads(b"[%b]" % b",".join(lines))
-    except ValueError:
-        return None
-    return values if len(values) == count else None
+    return lines
 
 
 class EventSplitter:

@@ -1,6 +1,6 @@
 """One answer, from the reads that it comes in to a Stream: HTTP taken off, events split, chunks parsed.
 
-Reads are handed over a few at a time. Mostly each is one event, and then their JSON is parsed in one piece.
+Reads are handed over a few at a time. Mostly each is one event, and then they go on to the stream in one piece.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import httptools
 
 from engines.messages import error_message, one_line
-from orchestrator.load.events import EventSplitter, parsed_together
+from orchestrator.load.events import EventSplitter, single_lines
 from orchestrator.load.stream import BadStreamError, Reader, Stream
 
 CLOSED = "connection lost: the server closed it before the answer was complete"
@@ -96,8 +96,8 @@ class Reply:
             self._refusal += b"".join(bodies)
             return
         events = bodies[:-1] if bodies[-1:] == [_DONE] else bodies
-        if not self._done and self._events.between and (chunks := parsed_together(events)) is not None:
-            self._stream.take_all(chunks, stamps[: len(events)], self._reader)
+        if not self._done and self._events.between and (lines := single_lines(events)) is not None:
+            self._stream.take_all(lines, stamps[: len(lines)], self._reader)
             self._done = len(events) < len(bodies)
         else:
             for body, at in zip(bodies, stamps, strict=True):

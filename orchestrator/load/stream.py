@@ -10,6 +10,7 @@ import orjson
 
 from engines.base import EngineError
 from engines.messages import error_message, one_line
+from orchestrator.load.chunks import Chunk, decoded, shaped
 
 Reader = Callable[[dict[str, Any]], dict[str, Any]]
 """From an event of the stream, in whatever an engine speaks, to a chunk of an OpenAI chat completion."""
@@ -63,53 +64,53 @@ class Stream:
         self.error = error
         self._texts: list[str] = []
 
+    def take_all(self, events: Sequence[bytes], stamps: Sequence[float], reader: Reader = as_it_is) -> None:
+        """Add events of one line each that arrived at `stamps`. As `take`."""
+        chunks = decoded(events) if reader is as_it_is else None
+        for index, (event, at) in enumerate(zip(events, stamps, strict=True)):
+            chunk = chunks[index] if chunks else None
+            if chunk is None or chunk.usage is not None or chunk.error is not None:
+                self.take(event, at, reader)
+            else:
+                self._read(chunk, at)
+
     def take(self, event: bytes, at: float, reader: Reader = as_it_is) -> None:
         """Add one event of the stream that arrived at `at`. BadStreamError for one that says nothing usable."""
         try:
-            chunk = orjson.loads(event)
+            said = orjson.loads(event)
         except ValueError as error:
             raise BadStreamError(f"a chunk is not JSON: {_quoted(event)}") from error
-        self.take_all([chunk], [at], reader)
+        if said.__class__ is not dict:
+            raise BadStreamError(f"a chunk is not an object: {_quoted(event)}")
+        try:
+            whole = reader(said)
+            if whole.get("error"):
+                raise BadStreamError(f"the server broke off: {error_message(orjson.dumps(whole).decode())}")
+            if whole.get("usage"):
+                self.usage = whole
+            self._read(shaped(whole), at)
+        except EngineError as error:
+            raise BadStreamError(str(error)) from error
+        except (AttributeError, TypeError) as error:
+            raise BadStreamError(f"a chunk cannot be read: {_quoted(event)}") from error
 
-    def take_all(self, chunks: Sequence[Any], stamps: Sequence[float], reader: Reader = as_it_is) -> None:
-        """Add events, parsed, that arrived at `stamps`. As `take`."""
-        for chunk, at in zip(chunks, stamps, strict=True):
-            if chunk.__class__ is not dict:
-                raise BadStreamError(f"a chunk is not an object: {_quoted(chunk)}")
-            try:
-                self._read(chunk if reader is as_it_is else reader(chunk), at)
-            except EngineError as error:
-                raise BadStreamError(str(error)) from error
-            except (AttributeError, TypeError) as error:
-                raise BadStreamError(f"a chunk cannot be read: {_quoted(chunk)}") from error
-
-    def _read(self, chunk: dict[str, Any], at: float) -> None:
-        if chunk.get("error"):
-            raise BadStreamError(f"the server broke off: {error_message(orjson.dumps(chunk).decode())}")
-        if chunk.get("usage"):
-            self.usage = chunk
-        if "prompt_token_ids" in chunk:
-            self.prompt_token_ids = chunk["prompt_token_ids"] or self.prompt_token_ids
-        for choice in chunk.get("choices") or ():
-            if reason := choice.get("finish_reason"):
-                self.finish_reason = reason
-            if "prompt_token_ids" in choice:
-                self.prompt_token_ids = choice["prompt_token_ids"] or self.prompt_token_ids
-            delta, ids = choice.get("delta"), choice.get("token_ids")
-            text = delta.get("content") if delta else None
+    def _read(self, chunk: Chunk, at: float) -> None:
+        if chunk.prompt_token_ids:
+            self.prompt_token_ids = chunk.prompt_token_ids
+        for choice in chunk.choices or ():
+            if choice.finish_reason:
+                self.finish_reason = choice.finish_reason
+            if choice.prompt_token_ids:
+                self.prompt_token_ids = choice.prompt_token_ids
+            text, ids = choice.delta.content if choice.delta else None, choice.token_ids
             if text or ids:
-                self._add(text or "", ids or [], at)
-
-    def _add(self, text: str, ids: list[int], at: float) -> None:
-        if text.__class__ is not str:
-            raise TypeError
-        times = self.times
-        if times and times[-1] == at:
-            self.coalesced += 1
-        times.append(at)
-        self.tokens.append(len(ids))
-        self.token_ids += ids
-        self._texts.append(text)
+                times = self.times
+                if times and times[-1] == at:
+                    self.coalesced += 1
+                times.append(at)
+                self.tokens.append(len(ids or ()))
+                self.token_ids += ids or ()
+                self._texts.append(text or "")
 
     def complete(self) -> None:
         """Say that the stream ended as it should. BadStreamError when the server's count of tokens did not come."""
@@ -122,6 +123,5 @@ class Stream:
         return {name: getattr(self, name) for name in names} | {"text": "".join(self._texts)}
 
 
-def _quoted(event: Any) -> str:
-    text = event if isinstance(event, bytes) else orjson.dumps(event)
-    return one_line(text.decode(errors="replace"))
+def _quoted(event: bytes) -> str:
+    return one_line(event.decode(errors="replace"))

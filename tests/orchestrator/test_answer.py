@@ -75,7 +75,10 @@ def test_cached_tokens_are_noted_and_may_be_null() -> None:
         ([chunk("a", [1]), usage(1)], "finish_reason is 'error' instead of stop or length"),
         ([chunk("a", [1], "abort"), usage(1)], "finish_reason is 'abort'"),
         (['{"error": {"message": "out of\\nmemory"}}'], "the server broke off: out of memory"),
-        ([chunk("a", ["x"], "stop"), usage(1)], "token ids are no whole numbers"),  # type: ignore[list-item]
+        ([chunk("a", ["x"], "stop"), usage(1)], "a chunk cannot be read: "),  # type: ignore[list-item]
+        ([chunk("a", [2**31], "stop"), usage(1)], "a chunk cannot be read: "),
+        ([chunk("a", [2**99], "stop"), usage(1)], "a chunk cannot be read: "),
+        ([chunk("a", [-1], "stop"), usage(1)], "a chunk cannot be read: "),
         (["{half"], "a chunk is not JSON: {half"),
         (["[1]"], "a chunk is not an object"),
     ],

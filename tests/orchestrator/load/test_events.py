@@ -1,10 +1,9 @@
-import json
 from itertools import pairwise
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.load.events import EventSplitter, parsed_together
+from orchestrator.load.events import EventSplitter, single_lines
 
 STREAM = 'data: {"a": "ü€"}\r\n\r\n: a comment\n\nevent: x\ndata: one\ndata:two\n\ndata: [DONE]\n\n'.encode()
 EVENTS = ['{"a": "ü€"}'.encode(), b"one\ntwo", b"[DONE]"]
@@ -46,15 +45,15 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES), max_size=5))
 @example([b"data: 5\n\ndata: 6\n\n", b"data: \n\n", b"3\n\n"])
 @example([b"data: 1,2\n\n", b"data: \n\n", b"3\n\n"])
-def test_bodies_parsed_together_are_one_event_each_as_the_splitter_has_them(bodies: list[bytes]) -> None:
+def test_single_lines_are_one_event_each_as_the_splitter_has_them(bodies: list[bytes]) -> None:
     splitter = EventSplitter()
     events = [splitter.feed(body) for body in bodies]
-    together = parsed_together(bodies)
-    if together is not None:
+    lines = single_lines(bodies)
+    if lines is not None:
         assert splitter.between
-        assert together == [json.loads(event) for (event,) in events], "each body has one"
+        assert lines == [event for (event,) in events], "each body has one"
 
 
-def test_bodies_of_one_event_each_are_parsed_together() -> None:
+def test_bodies_of_one_event_each_are_single_lines() -> None:
     bodies = [b'data: {"a": "\\n\\ndata: y"}\n\n', 'data: ["ü"]\n\n'.encode(), b"data: 3\n\n"]
-    assert parsed_together(bodies) == [{"a": "\n\ndata: y"}, ["ü"], 3]
+    assert single_lines(bodies) == [b'{"a": "\\n\\ndata: y"}', '["ü"]'.encode(), b"3"]
