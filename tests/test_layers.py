@@ -31,7 +31,7 @@ PURE = (
     named("orchestrator", "answer decision disturbance equivalence errors identity judgement orders outputs")
     | named("orchestrator", "plan rounds search selection source statistics stopping synthetic times validity verdict")
     | named("orchestrator", "stage_identity wiring")
-    | named("orchestrator.load", "arrivals backlog events stream traces")
+    | named("orchestrator.load", "arrivals backlog chunks events stream traces")
     | named("orchestrator.promotion", "canary host routes spec")
 )
 PURE_ROOMS = named("orchestrator", "metrics records spec")
