@@ -17,7 +17,7 @@ from typing import cast
 from orchestrator.load.reply import Read, Reply
 from orchestrator.load.stream import BadStreamError, Reader, Stream
 
-_TOGETHER = 16
+_TOGETHER = 32
 """Reads parsed in one go."""
 _turns = itertools.cycle(range(2, _TOGETHER + 2))
 """How many the next connection parses first: streams that a server sends in step are not all parsed in one step."""
@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         reads = self._reads
         reads.append((perf_counter(), data))
-        if len(reads) >= self._hold or len(data) < len(_END) or data.endswith(_END):
+        if data[-4:] == _END or len(reads) >= self._hold or len(data) < len(_END):
             self._parse()
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -19,8 +19,8 @@ _MAX_REQUESTS = 48  # SGLang's own default for block drafters
 class DDTreeAlgorithm(CustomSpecAlgo):  # type: ignore[misc]
     """A member of the DFlash family whose target verifies more tokens than its drafter drafts.
 
-    Answering is_dflash has SGLang capture the target's hidden states, size the KV pools for both models and refuse
-    logprob requests. create_future_map, carries_draft_hidden_states and need_topk are called by the scheduler but
+    Answering is_dflash has SGLang capture the target's hidden states, size the KV pools for both models and check
+    requests as DFlash's. create_future_map, carries_draft_hidden_states and need_topk are called by the scheduler but
     missing in CustomSpecAlgo of 0.5.17 and 0.5.23.
     """
 

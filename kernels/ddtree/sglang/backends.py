@@ -38,7 +38,13 @@ class DDTreeAttnBackend(TritonAttnBackend):  # type: ignore[misc]
         kv_indices_buf: torch.Tensor | None = None,
         cuda_graph_num_kv_splits_buf: torch.Tensor | None = None,
     ) -> None:
-        """As SGLang's, sized by requests: its own buffers grow with requests x nodes, which a tree never reads."""
+        """As SGLang's, sized by requests: its own buffers grow with requests x nodes, which a tree never reads.
+
+        RuntimeError the second time, as when weights are updated with `recapture_cuda_graph`: the graphs of the lanes
+        would go on reading the buffers that this replaces.
+        """
+        if getattr(self, "cuda_graph_kv_indices", None) is not None:
+            raise RuntimeError("DDTREE cannot capture its graphs anew: start the server again for other weights")
         indices = torch.zeros(max_bs * self.req_to_token.shape[1], dtype=torch.int64, device=self.device)
         self.is_draft_runner = self.attention == "kernel"  # for a drafter SGLang allocates no mask
         super().init_cuda_graph_state(max_bs, max_bs, indices, cuda_graph_num_kv_splits_buf)

@@ -3,10 +3,14 @@
 import logging
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from ddtree.sglang import symbols
 from ddtree.sglang.settings import Settings
 from ddtree.sglang.sources import Sources
+
+_REQUEST_CHECK = "sglang.srt.speculative.dflash_utils.validate_dflash_request"
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +34,16 @@ def _wanted() -> bool:
     return any(word.upper().endswith("DDTREE") for word in sys.argv) or "DDTREE_BUDGET" in os.environ
 
 
+def refuse_logprobs(checked: Callable[..., str | None], request: Any, *rest: Any, **more: Any) -> str | None:
+    """Around SGLang's check of a request: why it is refused. From 0.5.23 on DFlash gives log-probabilities."""
+    if request.return_logprob:
+        return "DDTREE does not support return_logprob"
+    return checked(request, *rest, **more)
+
+
 def _register() -> None:
     from sglang.srt.layers.attention.attention_registry import register_attention_backend
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
     from sglang.srt.server_args import add_attention_backend_choices
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
     from sglang.srt.speculative.spec_registry import get_spec
@@ -43,6 +55,8 @@ def _register() -> None:
     SpeculativeAlgorithm.register(NAME, supports_overlap=True, spec_class=DDTreeAlgorithm)(_worker)
     register_attention_backend(BACKEND)(_backend)
     add_attention_backend_choices([BACKEND])
+    if _wanted():
+        HookRegistry.register(_REQUEST_CHECK, refuse_logprobs, HookType.AROUND)
 
 
 def _worker(server_args: object) -> type:

@@ -10,8 +10,8 @@ spoiled mask moves most tokens of a request, so a request is judged by the mean 
 and 0.36 to 0.63 with a spoiled mask.
 
 Before that the server does once what it will do for days: it prefills more than any graph was captured with, which has
-SGLang replace its workspaces by larger ones, and gives the memory back that is free then. A graph that still holds the
-old one fails here, not in production.
+SGLang replace its workspaces by larger ones, and gives the memory back that is free then. A graph that still holds an
+old one of its own block fails here, not in production; a small one may share a block with what is in use.
 """
 
 import logging
@@ -60,13 +60,13 @@ def run(worker: "DDTreeWorker") -> str:
 
 
 def _outgrow(worker: "DDTreeWorker") -> None:
-    """Prefill twice the tokens of the largest captured step and more, or what the KV cache takes, and release memory as
-    a flush of SGLang's cache does.
+    """Prefill twice the tokens of the largest captured step and more, or what a chunk of SGLang's or the KV cache
+    takes, and release memory as a flush of SGLang's cache does.
     """
     runner = worker.model_runner
-    pool, space = runner.req_to_token_pool, runner.max_total_num_tokens
+    pool, space, chunk = runner.req_to_token_pool, runner.max_total_num_tokens, runner.server_args.chunked_prefill_size
     captured = max([1, *(rows for lane in worker.lanes for rows in lane.stages.captured)])
-    wanted = min(2 * captured * worker.block_size + 1, space)
+    wanted = min(2 * captured * worker.block_size + 1, space, chunk if chunk and chunk > 0 else space)
     length = min(wanted, pool.req_to_token.shape[1], runner.model_config.context_len)
     requests = min(-(-wanted // length), pool.size, space // length)
     random = torch.Generator().manual_seed(0)

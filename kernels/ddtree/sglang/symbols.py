@@ -60,6 +60,9 @@ _RESULT = (
 
 SYMBOLS = (
     Symbol("sglang.srt.plugins:load_plugins"),
+    Symbol("sglang.srt.plugins.hook_registry:HookRegistry.register", ("target", "hook", "hook_type")),
+    Symbol("sglang.srt.plugins.hook_registry:HookType", has=("AROUND",)),
+    Symbol(f"{_SPECULATIVE}.dflash_utils:validate_dflash_request", ("req",)),
     Symbol(f"{_SPECULATIVE}.spec_info:SpeculativeAlgorithm.register", ("name", "supports_overlap", "spec_class")),
     Symbol(f"{_SPECULATIVE}.spec_registry:get_spec", ("name",)),
     Symbol(

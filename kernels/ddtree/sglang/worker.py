@@ -6,8 +6,6 @@ kernel and four graphs (draft, grow, verify, commit) and never waits for the GPU
 """
 
 import os
-from collections import deque
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -28,12 +26,13 @@ from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from ddtree.compact import PoolTable
 from ddtree.sglang import limits, profile, report, selfcheck
 from ddtree.sglang.backends import DDTreeAttnBackend, DDTreeDraftAttnBackend
+from ddtree.sglang.chooser import Chooser
 from ddtree.sglang.commit import Sampling
 from ddtree.sglang.heads import CandidateHead
 from ddtree.sglang.lanes import Lane
 from ddtree.sglang.policy import WidthPolicy
 from ddtree.sglang.prepare import Block, prepare
-from ddtree.sglang.probe import RING, Glance, Probe
+from ddtree.sglang.probe import Probe
 from ddtree.sglang.requests import Requests, plan
 from ddtree.sglang.settings import Settings
 from ddtree.sglang.stage import Stages, workspace
@@ -63,9 +62,7 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         self._block_pos_offsets = build_block_pos_offsets(length=self.block_size, device=self.device)
         self._draft_block_spec_info = make_draft_block_spec_info(draft_token_num=self.block_size, device=self.device)
         self._steps = 0
-        self._policy: WidthPolicy | None = None
-        self._launched: deque[tuple[int, Glance]] = deque()
-        self._before: tuple[float, int, int, float] | None = None
+        self._chooser: Chooser | None = None
         self._verify_outputs: dict[tuple[int, int], Any] = {}
         self.model_runner.capture_tail_hooks.append(self._keep_outputs)
 
@@ -100,16 +97,20 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         self.pools = PoolTable.of([*pool.k_buffer, *pool.v_buffer])
         steps = self.settings.widths(self.block_size)
         rows = self.drafts.rows
-        self._probe = Probe(rows, self.drafts.depth, steps, self.device) if len(steps) > 1 else None
-        self.lanes = [self._lane(width) for width in steps]
+        probe = Probe(rows, self.drafts.depth, steps, self.device) if len(steps) > 1 else None
+        self.lanes = [self._lane(width, probe) for width in steps]
         checked = selfcheck.run(self)
-        cost = profile.measure(self) if len(steps) > 1 else None
-        if cost is not None:
-            self._policy = WidthPolicy(steps, cost)
+        cost = None if probe is None else profile.measure(self)
+        if probe is not None and cost is not None:
+            self._chooser = Chooser(WidthPolicy(steps, cost), probe)
         context = self._ready()
         if get_tp_group().rank_in_group == 0 and self.settings.report is not None:
             measured = cost.as_json() if cost else None
             report.write(self.settings.report, self.settings, steps, context, measured, checked)
+
+    def prewarm_sampling(self) -> Any:
+        """0.5.23 rehearses what follows the target alone, and not stock DFlash's sampling, which never runs here."""
+        return self.model_runner.prewarm_sampling()
 
     def _ready(self) -> int:
         """Leave SGLang as if no step had run, and keep every request inside its row of req_to_token. The context that
@@ -120,7 +121,7 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         runner.shared_read_done_event = None  # the same in 0.5.23
         return limits.serve_context(runner, self.backend.verify.width, self.settings.context)
 
-    def _lane(self, width: int) -> Lane:
+    def _lane(self, width: int, probe: Probe | None) -> Lane:
         """SGLang captured the widest one already."""
         runner, backend = self.model_runner.decode_cuda_graph_runner, self.backend
         if width != backend.verify.width:
@@ -130,9 +131,7 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
                 runner = DecodeCudaGraphRunner(
                     self.model_runner, attn_backend=backend, speculative_num_draft_tokens=width
                 )
-        stages = Stages(
-            backend.verify, self.drafts, self.sampling, self.pools, self._inject, self.settings, self._probe
-        )
+        stages = Stages(backend.verify, self.drafts, self.sampling, self.pools, self._inject, self.settings, probe)
         stages.capture({rows: out for (wide, rows), out in self._verify_outputs.items() if wide == width})
         return Lane(backend, runner, stages, workspace(self._fused_kv_helper))
 
@@ -163,7 +162,8 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         """A prefill or an idle batch as in DFlash; a decode batch as one DDTree step."""
         mode = batch.forward_mode
         if mode.is_extend() or batch.is_extend_in_batch or mode.is_idle() or batch.spec_info is None:
-            self._before = None
+            if self._chooser is not None:
+                self._chooser.interrupt()
             return super().forward_batch_generation(batch, on_publish, **kwargs)
         # Carried over from the step before, which ran on another stream.
         batch.seq_lens.record_stream(torch.get_device_module(self.device).current_stream())
@@ -183,29 +183,19 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
             speculative_num_draft_tokens=self.block_size,
             new_seq_lens=lengths,
         )
-        if self._policy is not None:
+        if self._chooser is not None:
             result.cap_lens = torch.full((count,), lane.width, dtype=torch.int32, device=self.device)
         return result
 
     def _choose(self, requests: Requests) -> Lane:
-        """The lane of this step. The time since the step before is what that one took, host and all."""
-        if self._policy is None:
+        if self._chooser is None:
             return self.lanes[0]
-        now, context = perf_counter(), requests.host_total / requests.count
-        if self._before is not None and self._before[2] == requests.count:
-            began, index, count, long = self._before
-            self._policy.timed(index, count, long, 1000 * (now - began))
-        index = self._policy.choose(requests.count, context)
-        self._before = (now, index, requests.count, context)
-        return self.lanes[index]
+        return self.lanes[self._chooser.choose(requests.count, requests.host_total / requests.count)]
 
     def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:
         """SGLang calls this once for each decode batch, in their order, when its results are on the host."""
-        if self._policy is None or not self._launched or not num_correct_drafts_per_req:
-            return
-        index, glance = self._launched.popleft()
-        accepted = sum(num_correct_drafts_per_req) / len(num_correct_drafts_per_req)
-        self._policy.learn(index, glance.mean(), accepted)
+        if self._chooser is not None:
+            self._chooser.learn(num_correct_drafts_per_req)
 
     def _requests(self, batch: Any) -> Requests:
         """Host lengths lag a step behind in overlap scheduling, hence the margin of a whole tree."""
@@ -232,10 +222,8 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         )
         self._draft(requests)
         lane.stages.grow(rows)
-        if self._policy is not None and self._probe is not None:
-            self._launched.append((self.lanes.index(lane), self._probe.glance(requests.count)))
-            if len(self._launched) > RING:  # its numbers are written over by now
-                self._launched.popleft()
+        if self._chooser is not None:
+            self._chooser.look()
         out = self._verify(requests, verify, lane)
         logits = out.logits_output
         greedy = self._adjust(requests, logits.next_token_logits, lane.width)

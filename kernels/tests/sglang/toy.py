@@ -65,6 +65,7 @@ class Worker:
             req_to_token_pool=SimpleNamespace(size=requests, req_to_token=table),
             max_total_num_tokens=slots + 200 - page,
             page_size=page,
+            server_args=SimpleNamespace(chunked_prefill_size=200),
             device="cpu",
             dtype=torch.float32,
             model_config=SimpleNamespace(vocab_size=VOCABULARY, context_len=300),
