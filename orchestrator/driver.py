@@ -1,8 +1,8 @@
 """Runs a plan: hands units to free slots, stores each trial as it comes, and outlives the death of anything below it.
 
 A unit stays on one slot and keeps its order, because its trials are paired. A trial that does not count is run once
-more on a fresh engine; how it ends then is stored, and the sweep goes on. A slot that is lost for good leaves the rest
-of its unit to the others.
+more, on a fresh engine unless only the machine was disturbed; how it ends then is stored, and the sweep goes on. A slot
+that is lost for good leaves the rest of its unit to the others.
 """
 
 from __future__ import annotations

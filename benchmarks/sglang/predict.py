@@ -42,14 +42,17 @@ def main() -> None:
 
 
 def table(cost: Json, tokens: Mapping[str, float]) -> list[dict[str, Any]]:
-    """A row for each measured batch and context: tokens a second of each way to decode, and which is the fastest."""
+    """A row for each batch and context at which a tree was measured: tokens a second of each way to decode, and the
+    fastest.
+    """
     rows = []
     for point, steps in cost["points"].items():
         batch, context = int(point.split()[1]), int(point.split()[3])
         times = {name: step["median"] for name, step in steps.items() if _method(name) in (PLAIN, CHAIN)}
         times |= {width: ms for width in tokens if (ms := _curve(cost["ladder"], batch, width, context)) is not None}
+        times |= {width: steps[_tree(width)]["median"] for width in tokens if _tree(width) in steps}
         rates = {name: round(1000 * batch * tokens.get(_method(name), 1.0) / ms, 1) for name, ms in times.items()}
-        if rates:
+        if rates.keys() & tokens.keys() - {CHAIN}:
             best = max(rates, key=rates.__getitem__)
             rows.append({"batch": batch, "context": context, "tok_s": rates, "fastest": best})
     return rows
@@ -59,6 +62,11 @@ def crossover(rows: Sequence[Json], context: int) -> int | None:
     """The smallest measured batch at which no tree is the fastest; None where a tree always is."""
     beaten = [row["batch"] for row in rows if row["context"] == context and _method(row["fastest"]) in (PLAIN, CHAIN)]
     return min(beaten, default=None)
+
+
+def _tree(width: str) -> str:
+    """The server that verifies so many tokens, as `cost` names it; none for the chain's name."""
+    return f"ddtree-{int(width) - 1}" if width.isdecimal() else ""
 
 
 def _method(name: str) -> str:

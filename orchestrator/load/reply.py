@@ -15,7 +15,8 @@ from orchestrator.load.stream import BadStreamError, Reader, Stream
 
 CLOSED = "connection lost: the server closed it before the answer was complete"
 
-_DONE = b"data: [DONE]\n\n"
+_END = b"[DONE]"
+_DONE = b"data: %b\n\n" % _END
 
 Read = tuple[float, bytes]
 """When it came, and what."""
@@ -96,7 +97,8 @@ class Reply:
             self._refusal += b"".join(bodies)
             return
         events = bodies[:-1] if bodies[-1:] == [_DONE] else bodies
-        if not self._done and self._events.between and (lines := single_lines(events)) is not None:
+        lines = single_lines(events) if self._events.between and not self._done else None
+        if lines is not None and _END not in lines:
             self._stream.take_all(lines, stamps[: len(lines)], self._reader)
             self._done = len(events) < len(bodies)
         else:
@@ -105,7 +107,7 @@ class Reply:
 
     def _split(self, body: bytes, at: float) -> None:
         for event in self._events.feed(body):
-            if event == b"[DONE]":
+            if event == _END:
                 self._done = True
             elif not self._done:
                 self._stream.take(event, at, self._reader)

@@ -10,7 +10,7 @@ import orjson
 
 from engines.base import EngineError
 from engines.messages import error_message, one_line
-from orchestrator.load.chunks import Chunk, decoded, shaped
+from orchestrator.load.chunks import Chunk, decoded, parsed, shaped
 
 Reader = Callable[[dict[str, Any]], dict[str, Any]]
 """From an event of the stream, in whatever an engine speaks, to a chunk of an OpenAI chat completion."""
@@ -67,12 +67,14 @@ class Stream:
     def take_all(self, events: Sequence[bytes], stamps: Sequence[float], reader: Reader = as_it_is) -> None:
         """Add events of one line each that arrived at `stamps`. As `take`."""
         chunks = decoded(events) if reader is as_it_is else None
+        values = parsed(events) if chunks is None else None
         for index, (event, at) in enumerate(zip(events, stamps, strict=True)):
-            chunk = chunks[index] if chunks else None
-            if chunk is None or chunk.usage is not None or chunk.error is not None:
-                self.take(event, at, reader)
+            if chunks and chunks[index].usage is None and chunks[index].error is None:
+                self._read(chunks[index], at)
+            elif values:
+                self._take(values[index], event, at, reader)
             else:
-                self._read(chunk, at)
+                self.take(event, at, reader)
 
     def take(self, event: bytes, at: float, reader: Reader = as_it_is) -> None:
         """Add one event of the stream that arrived at `at`. BadStreamError for one that says nothing usable."""
@@ -80,6 +82,9 @@ class Stream:
             said = orjson.loads(event)
         except ValueError as error:
             raise BadStreamError(f"a chunk is not JSON: {_quoted(event)}") from error
+        self._take(said, event, at, reader)
+
+    def _take(self, said: Any, event: bytes, at: float, reader: Reader) -> None:
         if said.__class__ is not dict:
             raise BadStreamError(f"a chunk is not an object: {_quoted(event)}")
         try:

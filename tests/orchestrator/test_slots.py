@@ -123,6 +123,10 @@ async def test_a_disturbed_machine_costs_no_engine(mark: str) -> None:
     first = servers(mark)
     await strict.run(marked_trial(mark))
     assert (disturbed.disturbed, len(first), servers(mark)) == (True, 1, first)
+    os.kill(first[0], signal.SIGKILL)
+    assert eventually(lambda: marked(mark) == {})
+    again = await strict.run(marked_trial(mark))
+    assert (again.disturbed, len(again.requests)) == (True, 4), "a dead one is replaced"
     failed = await strict.run(marked_trial(mark, fail="cut"))
     assert not failed.disturbed
     assert eventually(lambda: marked(mark) == {})

@@ -41,6 +41,14 @@ def refuse_logprobs(checked: Callable[..., str | None], request: Any, *rest: Any
     return checked(request, *rest, **more)
 
 
+def check_hooks() -> None:
+    """RuntimeError unless SGLang put `refuse_logprobs` around its check: of a hook that fails it only logs."""
+    from sglang.srt.speculative import dflash_utils
+
+    if not hasattr(dflash_utils.validate_dflash_request, "__wrapped__"):
+        raise RuntimeError("SGLang did not apply DDTREE's hook: requests for log-probabilities would end the server")
+
+
 def _register() -> None:
     from sglang.srt.layers.attention.attention_registry import register_attention_backend
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType

@@ -5,9 +5,10 @@ emitted token is then held against plain forwards over the same text, which know
 best one but for rounding. A mask that is not refilled, a wrong slot or a wrong position fails here (it would raise
 acceptance, and so look splendid in any benchmark).
 
-One token that rounding moved is no sign: a sound bfloat16 server showed one 0.38 standard deviations below the best. A
-spoiled mask moves most tokens of a request, so a request is judged by the mean over its tokens: at most 0.063 there,
-and 0.36 to 0.63 with a spoiled mask.
+One token that rounding moved is no sign: a bfloat16 server whose texts were as near to plain decoding's as stock
+DFlash's had one 0.38 standard deviations below the best. A spoiled mask moves most tokens of a request, so a request is
+judged by the mean over its tokens: 0.063 at the one that ended a check with a limit of 0.05 there, 0.36 to 0.63 with a
+spoiled mask. So 0.1 is allowed, and never more than 0.2.
 
 Before that the server does once what it will do for days: it prefills more than any graph was captured with, which has
 SGLang replace its workspaces by larger ones, and gives the memory back that is free then. A graph that still holds an
@@ -32,7 +33,7 @@ ROUNDING = {torch.float32: 0.002, torch.float16: 0.01, torch.bfloat16: 0.1}
 """How far below the best logit a request's tokens may lie on average, in standard deviations of the row."""
 OUTLIER = 10
 """How many times as far one token may lie."""
-RESTLESS, LOOSEST = 4, 3
+RESTLESS, LOOSEST = 4, 2
 """A target whose plain forwards differ by the batch they are in (experts chosen at a near-tie) is allowed so many times
 that difference, up to so many times ROUNDING.
 """

@@ -30,6 +30,7 @@ from ddtree.sglang.chooser import Chooser
 from ddtree.sglang.commit import Sampling
 from ddtree.sglang.heads import CandidateHead
 from ddtree.sglang.lanes import Lane
+from ddtree.sglang.plugin import check_hooks
 from ddtree.sglang.policy import WidthPolicy
 from ddtree.sglang.prepare import Block, prepare
 from ddtree.sglang.probe import Probe
@@ -54,6 +55,7 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
 
     def __init__(self, server_args: Any, **kwargs: Any) -> None:
         super().__init__(server_args=server_args, **kwargs)
+        check_hooks()
         self.settings = Settings.of(os.environ)
         assert self.settings.block_size is not None
         self.block_size = self.settings.block_size

@@ -54,6 +54,18 @@ def test_events_of_any_shape_among_plain_ones_are_read() -> None:
         assert made.complete
 
 
+@pytest.mark.parametrize("after", ["[DONE]", "nonsense"])
+@pytest.mark.parametrize("together", [1, 3, 20])
+def test_what_follows_the_last_event_is_ignored_however_reads_are_grouped(together: int, after: str) -> None:
+    made, stream = reply()
+    pieces = [token(1), token(2, finish="stop"), usage(2), event("[DONE]"), event(after)]
+    reads = [(0.0, HEAD), *((float(number), chunked(piece)) for number, piece in enumerate(pieces, 1))]
+    reads.append((9.0, b"0\r\n\r\n"))
+    for start in range(0, len(reads), together):
+        made.feed(reads[start : start + together])
+    assert (made.complete, stream.token_ids) == (True, [1, 2])
+
+
 def test_an_event_that_began_before_is_not_taken_for_a_whole_one() -> None:
     made, _ = reply()
     made.feed([(1.0, HEAD + chunked(b"data: 1\n"))])

@@ -86,11 +86,13 @@ def test_an_engine_that_the_slot_keeps_up_is_no_neighbour(monkeypatch: pytest.Mo
     """Several stay on the card between their trials; only the measured one has anything to do."""
     with subprocess.Popen(["sleep", "300"]) as measured, subprocess.Popen(["sleep", "300"]) as kept:
         ScriptedNvml(Moment(processes=[measured.pid, kept.pid])).install(monkeypatch)
-        with Sampler(measured.pid, time.perf_counter(), [UUID]) as sampler:
-            time.sleep(0.1)
-        measured.kill()
-        kept.kill()
-    assert [row["gpu_other_processes"] for row in sampler.rows] == [0]
+        try:
+            with Sampler(measured.pid, time.perf_counter(), [UUID]) as sampler:
+                time.sleep(0.1)
+        finally:
+            measured.kill()
+            kept.kill()
+    assert {row["gpu_other_processes"] for row in sampler.rows} == {0}
 
 
 def test_limits_and_versions_of_the_card_are_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
