@@ -164,8 +164,9 @@ def test_what_is_no_longer_warm_stops_by_itself(bench: Bench, made: dict[str, Re
     folder = bench.unit_folder(first.id)
     assert len(inside(folder)) == 1
     assert eventually(lambda: not inside(folder), 30), "and nobody ran anything"
-    with bench.site() as site:
-        assert [(one.part, one.healthy) for one in state(site).releases] == [("serving", True), ("stopped", False)]
+    told = [("serving", True), ("stopped", False)]
+    with bench.site() as site:  # its time is written a moment after the supervisor was given the rest of it
+        assert eventually(lambda: [(one.part, one.healthy) for one in state(site).releases] == told, 5)
     with pytest.raises(PromotionError, match=r"smoke: .*another text"), monkeypatched_smoke():
         bench.promote(first)
     assert eventually(lambda: not inside(folder), 30), "what was started for it and undone is stopped again"
