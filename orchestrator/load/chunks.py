@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -40,18 +40,19 @@ _decode = msgspec.json.Decoder(list[Chunk]).decode
 
 def decoded(events: Sequence[bytes]) -> list[Chunk] | None:
     """The chunks of events, each without line breaks, in one piece; None where one is anything else."""
-    try:
-        chunks = _decode(b"[%b]" % b",".join(events))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return chunks if len(chunks) == len(events) else None
+    return _together(_decode, events)
 
 
 def parsed(events: Sequence[bytes]) -> list[Any] | None:
     """The values of events, each without line breaks, in one piece; None where one is no JSON."""
+    return _together(orjson.loads, events)
+
+
+def _together(parse: Callable[[bytes], list[Any]], events: Sequence[bytes]) -> list[Any] | None:
+    """A line has a value or more, so as many values as events are one of each."""
     try:
-        values: list[Any] = orjson.loads(b"[%b]" % b",".join(events))
-    except ValueError:
+        values = parse(b"[%b]" % b",".join(events))
+    except (ValueError, msgspec.DecodeError):
         return None
     return values if len(values) == len(events) else None
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import torch
 
+from ddtree.bench.data import ROWS
 from ddtree.bench.table import Check, Gap, Limits, Row, write
 
 TIMED = ("steps", "attention", "dense", "shapes")
 PARTS = ("checks", "small", *TIMED)
-ROWS = (32, 64, 128, 192, 256, 384, 512)
-"""Query rows that share a KV head: KV groups times tree nodes."""
 
 
 def main() -> int:

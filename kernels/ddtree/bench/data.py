@@ -7,6 +7,9 @@ import torch
 
 import ddtree
 
+ROWS = (32, 64, 128, 192, 256, 384, 512)
+"""Query rows that share a KV head, of which tile sizes are sought: query heads a KV head times tree nodes."""
+
 
 def logits(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
     """Logits with a clear best token now and then, as a language model has."""

@@ -22,8 +22,7 @@ from ddtree.triton.schedule import Config
 SHARED = {True: 220 * 1024, False: 99 * 1024}  # bytes a block may have: Hopper, and the rest
 # (batch, context) by the part of the table that they decide.
 LOADS = {"short": ((1, 1024), (4, 1024)), "attention": ((1, 8192), (16, 4096))}
-# Rows that share a KV head, and the tree width that makes so many with four query heads a KV head.
-WIDTHS = {32: 8, 64: 16, 128: 32, 192: 48, 256: 64, 384: 96, 512: 128}
+HEADS = 4  # query heads a KV head of `data.attention`
 Times = dict[str, list[float]]
 
 
@@ -67,7 +66,7 @@ def compiles(job: tuple[int, Config]) -> bool:
     return True
 
 
-def possible(sizes: list[int], row_counts: Iterable[int] = WIDTHS) -> set[tuple[int, Config]]:
+def possible(sizes: list[int], row_counts: Iterable[int] = data.ROWS) -> set[tuple[int, Config]]:
     """(head size, configuration) that compile and run. What one process compiles another finds in Triton's cache."""
     large = 90 <= target_of(torch.device("cuda")).arch < 120
     jobs = list(dict.fromkeys((s, c) for s in sizes for rows in row_counts for c in candidates(s, rows, large)))
@@ -81,7 +80,7 @@ def _times(size: int, rows: int, configs: list[Config]) -> list[Times]:
     for part, loads in LOADS.items():
         for batch, context in loads:
             count = copies(batch * context * size * 32, 8)
-            inputs = [data.attention(batch, context, WIDTHS[rows], size=size) for _ in range(count)]
+            inputs = [data.attention(batch, context, rows // HEADS, size=size) for _ in range(count)]
             for times, config in zip(found, configs, strict=True):
                 calls = [partial(_run, case, config) for case in inputs]
                 times[part].append(time_us(calls, replays=4, graph_us=3000.0))

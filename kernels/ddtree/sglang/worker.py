@@ -102,8 +102,9 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         probe = Probe(rows, self.drafts.depth, steps, self.device) if len(steps) > 1 else None
         self.lanes = [self._lane(width, probe) for width in steps]
         checked = selfcheck.run(self)
-        cost = None if probe is None else profile.measure(self)
-        if probe is not None and cost is not None:
+        cost = None
+        if probe is not None:
+            cost = profile.measure(self)
             self._chooser = Chooser(WidthPolicy(steps, cost), probe)
         context = self._ready()
         if get_tp_group().rank_in_group == 0 and self.settings.report is not None:
