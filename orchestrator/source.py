@@ -91,17 +91,35 @@ class Source:
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
-            raise InputError("\n".join(self._complaint(item, model) for item in error.errors())) from error
+            raise InputError("\n".join(self._complaints(error.errors(), model))) from error
 
-    def _complaint(self, item: Any, model: type[BaseModel]) -> str:
-        location: tuple[str | int, ...] = item["loc"]
-        where = ".".join(str(step) for step in location) or "the file"
-        message = item["msg"].removeprefix("Value error, ")
+    def _complaints(self, items: Sequence[Any], model: type[BaseModel]) -> list[str]:
+        """A line for each place. Where a value may be of several kinds, those that look deepest into it count."""
+        groups: dict[tuple[str | int, ...], list[Any]] = {}
+        for item in items:
+            groups.setdefault(self._real(item), []).append(item)
+        unions = {place for place, some in groups.items() if any(place != item["loc"] for item in some)}
+        deeper = {place for place in unions for other in groups if place != other and place == other[: len(place)]}
+        return [self._complaint(place, some, model) for place, some in groups.items() if place not in deeper]
+
+    def _real(self, item: Any) -> tuple[str | int, ...]:
+        """The complaint's location without steps of pydantic's own, such as what names the member of a union."""
+        value, steps = self.data, list[str | int]()
+        for step in item["loc"]:
+            if (isinstance(value, dict) and step in value) or (isinstance(value, list) and isinstance(step, int)):
+                value = value[step]
+                steps.append(step)
+        return (*steps, *item["loc"][-1:]) if item["type"] == "missing" else tuple(steps)
+
+    def _complaint(self, place: tuple[str | int, ...], items: Sequence[Any], model: type[BaseModel]) -> str:
+        where = ".".join(str(step) for step in place) or "the file"
+        message = _either([item["msg"].removeprefix("Value error, ") for item in items])
+        item = items[0]
         if item["type"] == "extra_forbidden":
-            message = f"is not a known key; allowed: {', '.join(_keys_at(model, location[:-1]))}"
+            message = f"is not a known key; allowed: {', '.join(_keys_at(model, item['loc'][:-1]))}"
         elif item["type"] != "missing" and not isinstance(item["input"], dict | list):
             message = f"{message}, not {item['input']!r}"
-        return f"{self._place(location)}: {where}: {message}"
+        return f"{self._place(place)}: {where}: {message}"
 
     def _place(self, location: Sequence[str | int]) -> str:
         """The file and line to blame, or the --set that put the value there."""
@@ -110,6 +128,12 @@ class Source:
             if steps and all(mine == theirs for mine, theirs in zip(path, steps, strict=False)):
                 return f"{self.path}: --set {assignment}"
         return f"{self.path}:{self.line(location)}"
+
+
+def _either(messages: Sequence[str]) -> str:
+    """What any one of several kinds would have been content with."""
+    first, *others = dict.fromkeys(messages)
+    return " or ".join([first, *(other.removeprefix("Input should be ") for other in others)])
 
 
 def _keys_at(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:

@@ -49,7 +49,7 @@ def main() -> None:
     for names in _waves(options.servers, options.together):
         if not any(_missing(name, options, results) for name in names):
             continue
-        servers = {name: _server(name, place, 29000 + 20 * options.servers.index(name)) for name in names}
+        servers = {name: _server(name, place, options.port + 20 * options.servers.index(name)) for name in names}
         try:
             dead = bring_up(servers, 420, names[:1])
             results["dead"] = {name: why for name, why in results["dead"].items() if name not in servers} | dead
@@ -68,6 +68,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--servers", nargs="+", default=["dflash", "ddtree-63", "ar", "dflash@flashinfer", "ladder"])
     parser.add_argument("--together", type=int, default=4, help="servers that the GPU's memory holds")
     parser.add_argument("--tp", type=int, default=1)
+    parser.add_argument("--port", type=int, default=29000, help="of the first server; the others follow by twenties")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--contexts", type=int, nargs="+", default=[1024, 8192])
     parser.add_argument("--rounds", type=int, default=2)

@@ -11,6 +11,7 @@ import json
 import random
 import socket
 import time
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -41,7 +42,18 @@ def soak(server: Server, prompts: list[list[int]], seconds: float) -> dict[str, 
         "same_text_after_a_flush": first == flushed,
         "kv_tokens_held_after": held,
         "leaks_reported": server.text.count("memory leak detected"),
+        "log_probabilities_refused": _refuses(server, {"input_ids": prompts[0], "return_logprob": True}),
     }
+
+
+def _refuses(server: Server, request: dict[str, Any]) -> str:
+    """How a request ends that the server must turn down; it goes on serving."""
+    try:
+        ended = json.dumps(server.post("/generate", request)["meta_info"]["finish_reason"])
+    except urllib.error.HTTPError as error:
+        ended = f"{error.code} {error.read().decode(errors='replace')}"
+    server.generate(request["input_ids"], 4)
+    return ended[:300]
 
 
 def _worker(server: Server, prompts: list[list[int]], until: float, seed: int) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,23 +36,31 @@ def load_prompts(spec: PromptSpec) -> PromptSet:
 
     A relative `path` counts from the working directory.
     """
-    data_set = SETS[spec.set]
-    source = _unique(read_rows(data_set.locate(spec.path)), data_set.parse)
+    names = [spec.set] if isinstance(spec.set, str) else spec.set
+    if not names or (spec.path is not None and len(names) > 1):
+        raise PromptError(f"prompts.set: {len(names)} sets; allowed: one or more, and one where `path` is given")
+    source = _unique(_read(names, spec.path))
     chosen = _of_tasks(source, spec.tasks)
     count = len(chosen) if spec.count is None else spec.count
     if count > len(chosen):
         raise PromptError(
             f"prompts.count: {count} is more than the {len(chosen)} prompts there are; none is used twice"
         )
-    return PromptSet(spec.set, content_hash(source), spec.seed, draw(chosen, count, spec.seed))
+    return PromptSet("+".join(names), content_hash(source), spec.seed, draw(chosen, count, spec.seed))
 
 
-def _unique(rows: Sequence[Row], parse: Callable[[Row], Prompt]) -> list[Prompt]:
-    """The prompts of all rows. Two of one id, or of one text (a prefix cache would answer it), are an error."""
+def _read(names: Sequence[str], path: str | None) -> Iterator[tuple[Row, Prompt]]:
+    """Every prompt of these sets, with the record that it comes from."""
+    for name in names:
+        for row in read_rows(SETS[name].locate(path)):
+            yield row, SETS[name].parse(row)
+
+
+def _unique(read: Iterable[tuple[Row, Prompt]]) -> list[Prompt]:
+    """The prompts. Two of one id, or of one text (a prefix cache would answer it), are an error."""
     prompts: list[Prompt] = []
     seen: dict[object, str] = {}
-    for row in rows:
-        prompt = parse(row)
+    for row, prompt in read:
         for what, value in (("id", prompt.prompt_id), ("prompt", prompt.messages)):
             if (what, value) in seen:
                 raise PromptError(f"{row.where}: the same {what} as at {seen[what, value]}")

@@ -8,11 +8,15 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from orchestrator.spec.base import Spec
 
+SetName = Literal["orchestrate", "humaneval", "mtbench", "gsm8k", "file"]
+
 
 class PromptSpec(Spec):
-    """Which prompts. `count` prompts are drawn by `seed`, the same number of each task where possible."""
+    """Which prompts, of one set or of several. `count` prompts are drawn by `seed`, the same number of each task where
+    possible.
+    """
 
-    set: Literal["orchestrate", "humaneval", "mtbench", "gsm8k", "file"] = "orchestrate"
+    set: SetName | list[SetName] = "orchestrate"
     path: str | None = None
     tasks: list[str] | None = None
     count: PositiveInt | None = None

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict
@@ -16,6 +17,7 @@ class Root(BaseModel):
     model_config = ConfigDict(extra="forbid")
     leaves: list[Leaf]
     named: dict[str, Leaf | None] = {}
+    width: int | Literal["auto"] | list[int] = "auto"
 
 
 def source(tmp_path: Path, text: str) -> Source:
@@ -46,12 +48,28 @@ def test_unknown_key_names_its_line(tmp_path: Path) -> None:
     )
     assert complaint(tmp_path, "leaves: []\nnamed:\n  one: {size: 1, hue: 2}\ncolour: red\n").splitlines() == [
         "file.yaml:3: named.one.hue: is not a known key; allowed: size",
-        "file.yaml:4: colour: is not a known key; allowed: leaves, named",
+        "file.yaml:4: colour: is not a known key; allowed: leaves, named, width",
     ]
 
 
 def test_missing_key_names_the_line_of_its_parent(tmp_path: Path) -> None:
     assert complaint(tmp_path, "\nleaves:\n  - {}\n").startswith("file.yaml:3: leaves.0.size:")
+
+
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        (
+            "wide",
+            "width: Input should be a valid integer, unable to parse string as an integer or 'auto' or a valid list",
+        ),
+        ("[1, many]", "width.1: Input should be a valid integer, unable to parse string as an integer, not 'many'"),
+        ("{a: 1}", "width: Input should be a valid integer or 'auto' or a valid list"),
+    ],
+)
+def test_a_value_of_several_kinds_is_one_complaint(tmp_path: Path, width: str, said: str) -> None:
+    (line,) = complaint(tmp_path, f"leaves: []\nwidth: {width}\n").splitlines()
+    assert line.removesuffix(", not 'wide'") == f"file.yaml:2: {said}"
 
 
 def test_every_complaint_is_listed(tmp_path: Path) -> None:

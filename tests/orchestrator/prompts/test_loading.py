@@ -40,6 +40,23 @@ def test_a_file_of_ones_own(own: Path) -> None:
     assert len(loaded.prompts) == 6
 
 
+def test_several_sets_are_one() -> None:
+    both = load_prompts(PromptSpec(set=["orchestrate", "humaneval"]))
+    alone = [load_prompts(PromptSpec(set=name)) for name in ("orchestrate", "humaneval")]
+    assert both.name == "orchestrate+humaneval"
+    assert {prompt.prompt_id for prompt in both.prompts} == {p.prompt_id for one in alone for p in one.prompts}
+    assert both.version not in {one.version for one in alone}
+
+
+def test_a_path_is_of_one_set(own: Path) -> None:
+    with pytest.raises(PromptError, match=r"^prompts.set: 2 sets; allowed: one or more, and one where `path` is given"):
+        load_prompts(PromptSpec(set=["file", "gsm8k"], path=str(own)))
+    with pytest.raises(PromptError, match=r"^prompts.set: 0 sets"):
+        load_prompts(PromptSpec(set=[]))
+    with pytest.raises(PromptError, match=r": the same id as at .*orchestrate.jsonl:1$"):
+        load_prompts(PromptSpec(set=["orchestrate", "orchestrate"]))
+
+
 def test_a_subset_is_recorded_balanced_and_repeatable(own: Path) -> None:
     def subset(seed: int) -> object:
         return load_prompts(PromptSpec(set="file", path=str(own), count=4, seed=seed))
