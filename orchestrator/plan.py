@@ -16,7 +16,7 @@ from orchestrator.prompts import Prompt, PromptSet
 from orchestrator.prompts import blocks as deal
 from orchestrator.spec import SweepSpec, WarmupSpec, WorkloadSpec
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of the way a trial is measured. A change makes earlier trials another measurement."""
 
 PLACES = frozenset({"interpreter", "image", "target", "drafter", "ready_timeout_s"})

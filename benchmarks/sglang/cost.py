@@ -195,7 +195,7 @@ def _add_trace(name: str, server: Server, context: int, options: argparse.Namesp
     key = f"{name} context {context}"
     if "step_us" not in results["traces"].get(key, {}):
         try:
-            results["traces"][key] = _traced(server, context, options.work / f"trace-{name}-{context}")
+            results["traces"][key] = _traced(server, context, options.work / f"trace-{options.shape}-{name}-{context}")
         except Exception as error:
             results["traces"][key] = {"failed": repr(error)}
         brief = {k: v for k, v in results["traces"][key].items() if k != "kernels"}

@@ -166,6 +166,13 @@ def test_epsilon() -> None:
     assert near_tie_gap(0.5, "float32", {}) == 0.5
     assert near_tie_gap("auto", "bfloat16", {}) == 0.25
     assert near_tie_gap("auto", "float16", {}) == 0.03125
-    assert near_tie_gap("auto", "bfloat16", seen(ranking(4, 3, 0.6))) == pytest.approx(0.6)
+    assert near_tie_gap("auto", "bfloat16", seen(ranking(4, 3, 0.6))) == pytest.approx(0.725)
     assert near_tie_gap("auto", "bfloat16", seen(ranking(4, 5, 0.6))) == 0.25, "not its two best: a fault, no rounding"
     assert near_tie_gap("auto", "bfloat16", seen(ranking(3, 4, 7.0))) == 1.0
+    assert near_tie_gap("auto", "bfloat16", seen(ranking(3, 4, 0.125))) == 0.25, "two spacings are the least"
+
+
+def test_a_gap_of_epsilon_is_a_near_tie_whatever_its_last_bits() -> None:
+    for gap, passes in ((0.3750001, True), (0.4375, False)):
+        result, _ = verdict(texts([1, 2, 3], [1, 2, 4]), ranking(3, 4, gap), 0.375)
+        assert result.passed is passes

@@ -95,6 +95,7 @@ class Server:
         app.router.add_get("/server_info", self.info)
         app.router.add_get("/metrics", self.metrics)
         app.router.add_post("/flush_cache", self.flush)
+        app.router.add_post("/freeze_gc", self.freeze)
         app.router.add_post("/v1/tokenize", self.tokenize)
         app.router.add_post("/generate", self.generate)
         return app
@@ -123,6 +124,9 @@ class Server:
                 "internal_states": [{}],
             }
         )
+
+    async def freeze(self, _: web.Request) -> web.Response:
+        return web.Response(text="Garbage collection frozen.\n", status=500 if SCRIPT == "never_frozen" else 200)
 
     async def metrics(self, _: web.Request) -> web.Response:
         lines = [

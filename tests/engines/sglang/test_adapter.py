@@ -84,6 +84,7 @@ async def test_a_server_that_drafts_cannot_rank(bench: Bench) -> None:
         ("other_attention", tree(attention="kernel"), {}, "the server says attention = 'stock', the arm says"),
         ("other_dtype", CHAIN, {}, "the server says dtype = 'float16', the arm says 'bfloat16'"),
         ("", CHAIN, {"arguments": ("--load-format", "dummy")}, "the server made up the weights of "),
+        ("never_frozen", CHAIN, {}, "/freeze_gc: HTTP 500"),
         ("never_idle", CHAIN, {}, "/flush_cache?timeout=10: HTTP 400"),
         ("dies", CHAIN, {}, "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"),
         ("stream_error", CHAIN, {}, "the server broke off: the scheduler is gone"),

@@ -47,6 +47,7 @@ NAMES = {
     "srt/entrypoints/http_server.py": [
         '"/server_info"',
         '"/flush_cache"',
+        '"/freeze_gc"',
         '"/v1/tokenize"',
         '"/generate"',
         '"version"',
