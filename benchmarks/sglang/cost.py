@@ -3,8 +3,8 @@
 Without weights: SGLang fills a model of the given shape, and a DFlash drafter of five layers and block 16, with random
 numbers (--load-format dummy): the steps cost what they would, the tokens mean nothing. `--together` servers at a time:
 
-    ar, dflash, ddtree-N   timed in turn by the client, over the steps that they report; then traced by SGLang,
-                           at the first context;
+    ar, dflash, ddtree-N   timed in turn by the client, over the steps that they report; then traced by SGLang at the
+                           first context, at the smallest and at the largest batch;
                            ar@BACKEND and dflash@BACKEND with that attention in place of Triton's
     ladder                 an automatic policy whose own start-up measurement is the curve: a step at every width; it
                            must have the GPU for itself
@@ -34,7 +34,8 @@ TOKENS = 96
 TRACED = 32
 """Steps in a trace."""
 LADDER = "16,32,48,64,80,96,112,128,160,256"
-_PREFILL_S = 1.0
+_PREFILL_TOKENS_S = 20_000
+"""Slower than any prefill of these shapes is."""
 
 Results = dict[str, Any]
 
@@ -100,7 +101,7 @@ def _room(options: argparse.Namespace) -> int:
 
 def _slots(context: int) -> int:
     """Of one request: its prompt, its answer, and SGLang's reserve of two trees of 256."""
-    return context + TOKENS + 2 * 256 + 64
+    return context + max(TOKENS, 8 * TRACED) + 2 * 256 + 64
 
 
 def _server(name: str, place: Place, port: int) -> Server:
@@ -142,8 +143,9 @@ def _measure(up: Mapping[str, Server], options: argparse.Namespace, results: Res
     timed = {name: server for name, server in up.items() if name != "ladder"}
     for batch, context in _points(options):
         _add_point(timed, batch, context, options, results)
-    for name, server in timed.items():
-        _add_trace(name, server, options.contexts[0], options, results)
+    for batch in sorted({min(options.batches), max(options.batches)}):
+        for name, server in timed.items():
+            _add_trace(name, server, batch, options.contexts[0], options, results)
     if "ar" in timed:
         results["texts_equal"] |= _texts(timed)
         write(options.out, results)
@@ -190,12 +192,15 @@ def _steps(told: Mapping[str, Any]) -> int:
     return int(told.get("spec_verify_ct") or told["completion_tokens"] - 1)
 
 
-def _add_trace(name: str, server: Server, context: int, options: argparse.Namespace, results: Results) -> None:
-    """Of one request's steps. A trace that does not come costs nothing but itself."""
-    key = f"{name} context {context}"
+def _add_trace(
+    name: str, server: Server, batch: int, context: int, options: argparse.Namespace, results: Results
+) -> None:
+    """A trace that does not come costs nothing but itself."""
+    key = f"{name} {_key(batch, context)}"
     if "step_us" not in results["traces"].get(key, {}):
+        folder = options.work / f"trace-{options.shape}-{name}-{batch}-{context}"
         try:
-            results["traces"][key] = _traced(server, context, options.work / f"trace-{options.shape}-{name}-{context}")
+            results["traces"][key] = _traced(server, batch, context, folder)
         except Exception as error:
             results["traces"][key] = {"failed": repr(error)}
         brief = {k: v for k, v in results["traces"][key].items() if k != "kernels"}
@@ -203,15 +208,16 @@ def _add_trace(name: str, server: Server, context: int, options: argparse.Namesp
         write(options.out, results)
 
 
-def _traced(server: Server, context: int, folder: Path) -> dict[str, Any]:
-    """Started once the prompt is over, while the answer is still long."""
-    prompt = [random.Random(context).randrange(1000, 30_000) for _ in range(context)]
+def _traced(server: Server, batch: int, context: int, folder: Path) -> dict[str, Any]:
+    """Started once the prompts are over, while the answers are still long."""
+    source = random.Random(context)
+    prompts = [[source.randrange(1000, 30_000) for _ in range(context)] for _ in range(batch)]
     wanted = {"output_dir": str(folder), "num_steps": TRACED, "activities": ["CPU", "GPU"]}
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(server.generate, prompt, 8 * TRACED, ignore_eos=True)
-        time.sleep(_PREFILL_S)
+        answers = pool.submit(server.generate_all, prompts, 8 * TRACED, batch, ignore_eos=True)
+        time.sleep(1 + batch * context / _PREFILL_TOKENS_S)
         server.post("/start_profile", wanted | {"with_stack": False, "record_shapes": False}, reads=False)
-        answer.result()
+        answers.result()
     until = time.monotonic() + 60
     while time.monotonic() < until:
         for path in folder.glob("*.trace.json.gz"):
