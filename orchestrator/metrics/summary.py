@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from engines.base import Arm, StageTimes
+from orchestrator.metrics.pauses import pause
 from orchestrator.metrics.percentiles import indicative
 from orchestrator.metrics.requests import measure, within_slo
 from orchestrator.metrics.window import tokens_within, window_of
@@ -21,6 +22,8 @@ STAGES = ("draft", "build", "verify", "commit", "host")
 _MIN_REQUESTS = 2
 """Below two requests with a TPOT there is nothing to give an interval from, and no summary."""
 
+_Windowed = tuple[pd.DataFrame, tuple[float, float]]
+"""A trial's requests and its steady window."""
 
 MAX_IDENTITY_ERROR = 0.05
 """Above this the stage times do not explain the TPOT measured."""
@@ -54,6 +57,11 @@ def caveats(summary: ArmSummary) -> list[str]:
     if summary.unsettled_trials:
         share = f"{summary.unsettled_trials} of {summary.trials} trials"
         lines.append(f"in {share} the speed was not flat yet when the warm-up ended")
+    if summary.longest_pause:
+        share = f"{summary.paused_trials} of {summary.trials} trials"
+        most = "up to " if summary.paused_trials > 1 else ""
+        seconds = f"{most}{summary.longest_pause.seconds:.2f} s of {summary.longest_pause.window:.2f} s"
+        lines.append(f"in {share} nothing arrived for {seconds} while requests were in flight")
     if summary.identity_error is not None and summary.identity_error > MAX_IDENTITY_ERROR:
         error, limit = f"{100 * summary.identity_error:.1f} %", f"{100 * MAX_IDENTITY_ERROR:g} %"
         lines.append(f"step time over acceptance length is {error} off the TPOT measured, more than {limit}")
@@ -92,6 +100,8 @@ def _summary(
     steps, accepted, drafted = (int(done[name].sum()) for name in ("verify_steps", "accepted", "drafted"))
     step_ms = _step_ms(_stages(records))
     acceptance = _acceptance_length(done, bootstrap, stream)
+    windows = _windows(point, concurrency, records)
+    pauses = [found for trial, window in windows if (found := pause(trial, window))]
     return ArmSummary(
         arm=arm.name,
         engine=arm.engine,
@@ -100,10 +110,12 @@ def _summary(
         concurrency=concurrency,
         trials=point["trial"].nunique(),
         unsettled_trials=sum(not record.warmup_flat for record in records),
+        paused_trials=len(pauses),
+        longest_pause=max(pauses, key=lambda found: found.seconds, default=None),
         requests=len(point),
         errors=len(point) - len(done),
         tokens=int(done["output_tokens"].sum()),
-        output_tok_s=_output_tok_s(point, concurrency, records, bootstrap, stream),
+        output_tok_s=_output_tok_s(point, windows, bootstrap, stream),
         tpot_ms=mean_interval(1e3 * timed["tpot"].to_numpy(dtype=float), bootstrap, stream),
         ttft_ms_p50=_percentile_ms(done["ttft"], 50),
         ttft_ms_p90=_percentile_ms(done["ttft"], 90),
@@ -119,7 +131,7 @@ def _summary(
         acceptance_length_macro=_acceptance_length_macro(done),
         acceptance_by_depth=_acceptance_by_depth(done["accepted_by_depth"], steps),
         budget_efficiency=accepted / drafted if drafted else None,
-        goodput_rps=_goodput(point, concurrency, records, slo),
+        goodput_rps=_goodput(windows, slo),
         truncated_share=float((done["finish_reason"] == "length").mean()),
         step_ms=step_ms,
         identity_error=_identity_error(timed, step_ms, acceptance.estimate),
@@ -151,14 +163,9 @@ def _acceptance_by_depth(depths: Iterable[Sequence[int]], steps: int) -> list[fl
 
 
 def _output_tok_s(
-    point: pd.DataFrame,
-    concurrency: int,
-    records: Sequence[TrialRecord],
-    bootstrap: Bootstrap,
-    stream: np.random.Generator,
+    point: pd.DataFrame, windows: Sequence[_Windowed], bootstrap: Bootstrap, stream: np.random.Generator
 ) -> Interval:
     """Tokens inside the steady windows over their seconds; the interval is that of tokens per second of a slot."""
-    windows = _windows(point, concurrency, records)
     rate = sum(tokens_within(trial, window) for trial, window in windows) / _seconds(windows)
     done = point[point["ok"]]
     busy = (done["last"] - done["sent"]).to_numpy(dtype=float)
@@ -166,25 +173,22 @@ def _output_tok_s(
     return Interval(estimate=rate, low=rate * slot.low / slot.estimate, high=rate * slot.high / slot.estimate)
 
 
-def _goodput(point: pd.DataFrame, concurrency: int, records: Sequence[TrialRecord], slo: SloSpec) -> float | None:
+def _goodput(windows: Sequence[_Windowed], slo: SloSpec) -> float | None:
     """Requests a second that finished inside the steady windows and met every limit. None without a limit."""
     if slo == SloSpec():
         return None
-    windows = _windows(point, concurrency, records)
     good = sum(int((within_slo(trial, slo) & trial["last"].between(*window)).sum()) for trial, window in windows)
     return good / _seconds(windows)
 
 
-def _windows(
-    point: pd.DataFrame, concurrency: int, records: Sequence[TrialRecord]
-) -> list[tuple[pd.DataFrame, tuple[float, float]]]:
+def _windows(point: pd.DataFrame, concurrency: int, records: Sequence[TrialRecord]) -> list[_Windowed]:
     """Each trial with its steady window; a trial in which nothing finished has none."""
     told = {record.digest: record for record in records}
     trials = [(str(digest), trial) for digest, trial in point.groupby("trial") if trial["ok"].any()]
     return [(trial, window_of(told.get(digest), trial, concurrency)) for digest, trial in trials]
 
 
-def _seconds(windows: Sequence[tuple[pd.DataFrame, tuple[float, float]]]) -> float:
+def _seconds(windows: Sequence[_Windowed]) -> float:
     return sum(end - start for _, (start, end) in windows)
 
 

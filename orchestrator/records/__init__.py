@@ -1,7 +1,7 @@
 """What a run stores: the columns of its frames and the records of its JSON files. The one place that names them."""
 
 from orchestrator.records.base import Interval, Record
-from orchestrator.records.decision import ArmSummary, Comparison, Decision, Look, PointDecision, Verdict
+from orchestrator.records.decision import ArmSummary, Comparison, Decision, Look, Pause, PointDecision, Verdict
 from orchestrator.records.equivalence import Divergence, GateResult
 from orchestrator.records.probe import Place, Probe
 from orchestrator.records.requests import REQUEST_COLUMNS, request_frame
@@ -20,6 +20,7 @@ __all__ = [
     "JournalEntry",
     "LoadRecord",
     "Look",
+    "Pause",
     "PhaseRecord",
     "Place",
     "PointDecision",

@@ -16,6 +16,13 @@ class Verdict(StrEnum):
     INVALID = "invalid"
 
 
+class Pause(Record):
+    """Seconds in which nothing arrived of the answers under way, and those of the trial's window."""
+
+    seconds: float
+    window: float
+
+
 class ArmSummary(Record):
     """One arm at one workload point: the row of the report's table."""
 
@@ -27,6 +34,9 @@ class ArmSummary(Record):
     trials: int
     unsettled_trials: int
     """Valid trials whose warm-up ended before the speed was flat."""
+    paused_trials: int = 0
+    """Valid trials whose answers stood still together (metrics.pauses)."""
+    longest_pause: Pause | None = None
     requests: int
     errors: int
     tokens: int

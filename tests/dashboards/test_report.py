@@ -16,7 +16,7 @@ from dashboards.table import arm_groups
 from dashboards.theme import ArmKey, arm_styles
 from engines.base import SpecCounters
 from orchestrator.errors import InputError
-from orchestrator.records import TrialState, request_frame
+from orchestrator.records import Pause, TrialState, request_frame
 from orchestrator.store import RunStore
 from tests.dashboards.synthetic import HOSTILE, WINNER, Scenario, synthetic_run
 
@@ -127,12 +127,15 @@ def test_several_concurrencies_are_a_group_each_the_decided_one_first(load_run_o
 def test_doubts_about_an_arm_stand_under_the_table(winner_run: Run) -> None:
     assert winner_run.decision is not None
     assert not [row for group in arm_groups(winner_run) for row in group.rows if row.caveats]
-    doubts = {"unsettled_trials": 3, "identity_error": 0.12}
+    pauses = {"paused_trials": 2, "longest_pause": Pause(seconds=0.597, window=1.478)}
+    doubts = {"unsettled_trials": 3, "identity_error": 0.12, **pauses}
     first, *rest = winner_run.decision.summaries
     decision = winner_run.decision.model_copy(update={"summaries": [first.model_copy(update=doubts), *rest]})
     words = Page(render(replace(winner_run, decision=decision))).words
     assert f"{first.arm}: in 3 of 4 trials the speed was not flat yet when the warm-up ended." in words
     assert f"{first.arm}: step time over acceptance length is 12.0 % off the TPOT measured, more than 5 %." in words
+    told = "in 2 of 4 trials nothing arrived for up to 0.60 s of 1.48 s while requests were in flight."
+    assert f"{first.arm}: {told}" in words
 
 
 def test_half_written_run_shows_what_there_is(tmp_path: Path) -> None:

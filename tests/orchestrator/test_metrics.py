@@ -199,6 +199,29 @@ def test_warm_ups_that_never_got_flat_are_counted_among_valid_trials() -> None:
     assert summary(requests).unsettled_trials == 0
 
 
+def test_the_longest_pause_of_a_point_is_told_with_its_trials() -> None:
+    """Ten chunks a second, in t1 and t2 none for one and for two seconds."""
+    rows = []
+    for number, still in enumerate([0.0, 1.0, 2.0]):
+        times = [0.1 * chunk + (still if chunk > 5 else 0.0) for chunk in range(1, 31)]
+        rows.append(request(trial=f"t{number}", prompt_id=str(number), first=0.1, last=times[-1], chunk_times=times))
+    found = summary(frame(*rows))
+    assert found.paused_trials == 2
+    assert found.longest_pause is not None
+    assert found.longest_pause.model_dump() == pytest.approx({"seconds": 2.1, "window": 5.0})
+    ending = "while requests were in flight"
+    assert caveats(found) == [f"in 2 of 3 trials nothing arrived for up to 2.10 s of 5.00 s {ending}"]
+    assert caveats(summary(frame(*rows[:2]))) == [f"in 1 of 2 trials nothing arrived for 1.10 s of 4.00 s {ending}"]
+    steady = summary(frame(rows[0], rows[0]))
+    assert (steady.paused_trials, steady.longest_pause, caveats(steady)) == (0, None, [])
+
+
+def test_summaries_stored_before_pauses_were_told_can_be_read() -> None:
+    row = summary(frame(request(prompt_id="a"), request(prompt_id="b")))
+    stored = row.model_dump(exclude={"paused_trials", "longest_pause"})
+    assert ArmSummary.model_validate(stored) == row
+
+
 def test_caveats_name_what_is_doubtful_and_nothing_else() -> None:
     row = summary(frame(request(prompt_id="a"), request(prompt_id="b")))
     assert caveats(row) == []
