@@ -170,5 +170,5 @@ def write(path: Path, results: Mapping[str, Any]) -> None:
         check=True,
     )
     words = sys.orig_argv[1:]
-    about = {"command": "python " + " ".join(words), "software": describe(sys.executable), "gpu": gpu.stdout.strip()}
+    about = {"command": "python " + " ".join(words), "software": describe(sys.executable), "gpu": " and ".join(gpu.stdout.splitlines())}
     path.write_text(json.dumps(about | dict(results), indent=1) + "\n", encoding="utf-8")
