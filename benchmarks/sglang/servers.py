@@ -169,6 +169,6 @@ def write(path: Path, results: Mapping[str, Any]) -> None:
         text=True,
         check=True,
     )
-    words = sys.orig_argv[1:]
-    about = {"command": "python " + " ".join(words), "software": describe(sys.executable), "gpu": " and ".join(gpu.stdout.splitlines())}
+    command, gpus = "python " + " ".join(sys.orig_argv[1:]), " and ".join(gpu.stdout.splitlines())
+    about = {"command": command, "software": describe(sys.executable), "gpu": gpus}
     path.write_text(json.dumps(about | dict(results), indent=1) + "\n", encoding="utf-8")
