@@ -116,13 +116,16 @@ class _Sweep:
 
     async def _prepare(self, slots: Sequence[SlotHandle]) -> None:
         """Start what will stay up before the first trial: side by side, which the trials would do one by one. A slot's
-        first unit begins with other arms than its neighbour's.
+        first unit begins with other arms than its neighbour's. Who does not get ready is told of, and starts again when
+        its turn comes.
         """
         first = list(zip(slots, self._units, strict=False))
         for slot, unit in first:
             self._progress.slot(slot.label, unit.trials[0], "starting the engines", time.time())
         starting = (slot.prepare([(trial.arm, trial.deployment) for trial in unit.trials]) for slot, unit in first)
-        await asyncio.gather(*starting)
+        for (slot, _), lines in zip(first, await asyncio.gather(*starting), strict=True):
+            for line in lines:
+                self._progress.say(f"{slot.label}: {line}")
 
     async def _share(self, slots: Sequence[SlotHandle]) -> list[SlotHandle]:
         """Hand out the units until none is left. Returns the slots that are; a lost one has given its unit back."""

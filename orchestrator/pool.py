@@ -49,15 +49,17 @@ class SlotHandle:
             self._actor = actor_class.remote(self.label, choice.match, self._limits, self._index, choice.resident)
             self.name = await self._actor.open.remote()
 
-    async def prepare(self, arms: Sequence[tuple[Arm, Deployment]]) -> None:
-        """Have the engines of these arms up, as many as the profile lets stay. An actor that dies of it is a new one
-        afterwards; SlotLostError when there can be no new one.
+    async def prepare(self, arms: Sequence[tuple[Arm, Deployment]]) -> list[str]:
+        """Have the engines of these arms up, as many as the profile lets stay. A line for each that did not get ready.
+        An actor that dies of it is a new one afterwards; SlotLostError when there can be no new one.
         """
         try:
             with _heard("the slot's actor died while it started its engines"):
-                await self._actor.prepare.remote(arms)
+                lines: list[str] = await self._actor.prepare.remote(arms)
         except EngineError as error:
             await self._replace(str(error))
+            return [str(error)]
+        return lines
 
     async def run(self, trial: Trial) -> Measurement:
         """Measure a trial; one that took the actor with it is a failed one, and the actor is a new one afterwards.

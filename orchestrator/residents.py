@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 
 from engines.base import Arm, Deployment
+from engines.messages import one_line
 from engines.registry import get_engine
 from orchestrator import process
 from orchestrator.process import EngineProcess
@@ -44,16 +45,20 @@ class Residents:
         await process.until_ready(started, deployment.ready_timeout_s)
         return started, 0
 
-    async def bring_up_together(self, arms: Sequence[tuple[Arm, Deployment]]) -> None:
+    async def bring_up_together(self, arms: Sequence[tuple[Arm, Deployment]]) -> list[str]:
         """Start the engines of the first arms side by side, as many as there is room for. One that does not get ready
-        is stopped: the trial that needs it starts it again and says why it cannot.
+        is stopped, and told of in a line: the trial that needs it starts it again.
         """
         first = {process.key(get_engine(arm.engine), arm, where): (arm, where) for arm, where in arms}
         pairs = dict(list(first.items())[: self._limit])
         results = await asyncio.gather(*(self.bring_up(*pair) for pair in pairs.values()), return_exceptions=True)
-        for key, result in zip(pairs, results, strict=True):
-            if isinstance(result, BaseException) and key in self._engines:
-                await self.stop(self._engines[key])
+        lines = []
+        for (key, (arm, _)), result in zip(pairs.items(), results, strict=True):
+            if isinstance(result, BaseException):
+                lines.append(f"{arm.name} did not get ready beside the others: {one_line(str(result)) or repr(result)}")
+                if key in self._engines:
+                    await self.stop(self._engines[key])
+        return lines
 
     async def stop(self, engine: EngineProcess) -> None:
         self._engines.pop(engine.key, None)

@@ -55,11 +55,12 @@ class Slot:
             self.name += " " + ", ".join(f"{card.name} {card.uuid}" for card in self._cards)
         return self.name
 
-    async def prepare(self, arms: Sequence[tuple[Arm, Deployment]]) -> None:
-        """Have the engines of these arms up before the first trial, as many as may stay."""
+    async def prepare(self, arms: Sequence[tuple[Arm, Deployment]]) -> list[str]:
+        """Have the engines of these arms up before the first trial, as many as may stay. A line for each other."""
         self._doing("starting the engines")
-        await self._residents.bring_up_together(arms)
+        lines = await self._residents.bring_up_together(arms)
         self._doing("idle")
+        return lines
 
     async def run(self, trial: Trial) -> Measurement:
         """Measure a trial. An engine that fails, whenever it does, makes it invalid with the reason, and is stopped."""

@@ -58,8 +58,9 @@ class ScriptedSlot:
         self.ran: list[Trial] = []
         self.prepared: list[str] = []
 
-    async def prepare(self, arms: Sequence[tuple[Arm, Deployment]]) -> None:
+    async def prepare(self, arms: Sequence[tuple[Arm, Deployment]]) -> list[str]:
         self.prepared = [arm.name for arm, _ in arms]
+        return [f"{self.prepared[-1]} did not get ready beside the others: no memory"]
 
     async def run(self, trial: Trial) -> Measurement:
         self.ran.append(trial)
@@ -115,6 +116,8 @@ def test_slots_start_side_by_side_with_the_arms_that_they_measure_first_and_no_t
     orders = [[trial.arm.name for trial in slot.ran] for slot in bench.slots]
     assert [slot.prepared for slot in bench.slots] == orders
     assert all(one != other for one, other in zip(*orders, strict=True))
+    told = {f"{slot.label}: {slot.prepared[-1]} did not get ready beside the others: no memory" for slot in bench.slots}
+    assert told <= set(bench.lines)
 
 
 def test_a_unit_stays_on_its_slot_in_its_order(bench: Bench) -> None:

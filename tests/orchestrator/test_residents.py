@@ -1,6 +1,7 @@
 """Engines that stay up side by side, with the fake engine: `ready_after_s` makes commands differ."""
 
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -56,7 +57,7 @@ async def test_a_dead_one_is_started_again(two: Residents, mark: str) -> None:
 
 async def test_they_start_side_by_side_and_no_more_than_fit(two: Residents, mark: str) -> None:
     trials = [a_trial(mark, number) for number in (1, 2, 3)]
-    await two.bring_up_together([(subject.arm, subject.deployment) for subject in trials])
+    assert await two.bring_up_together([(subject.arm, subject.deployment) for subject in trials]) == []
     held = [await two.bring_up(subject.arm, subject.deployment) for subject in trials[:2]]
     assert all(engine.log.size == position > 0 for engine, position in held), "both ran before they were asked for"
     assert len(marked(mark)) == len(marked_of_one(mark)) * 2
@@ -73,15 +74,16 @@ async def test_one_whose_program_is_not_there_leaves_the_others_up(
     good, bad = a_trial(mark, 1), a_trial(mark, 2)
     monkeypatch.setenv("ORCHESTRATE_CONTAINERS", "/no/such/tool")
     nowhere = replace(bad.deployment, image="sha256:0")
-    await two.bring_up_together([(good.arm, good.deployment), (bad.arm, nowhere)])
+    (line,) = await two.bring_up_together([(good.arm, good.deployment), (bad.arm, nowhere)])
+    assert line.startswith(f"{bad.arm.name} did not get ready beside the others: ")
+    assert "/no/such/tool" in line
     assert (await two.bring_up(good.arm, good.deployment))[1] > 0
 
 
-async def test_one_that_cannot_start_leaves_the_others_up_and_is_told_of_when_it_is_needed(
-    two: Residents, mark: str
-) -> None:
+async def test_one_that_cannot_start_leaves_the_others_up_and_is_told_of(two: Residents, mark: str) -> None:
     good, bad = a_trial(mark, 1), a_trial(mark, 2, fail="start")
-    await two.bring_up_together([(good.arm, good.deployment), (bad.arm, bad.deployment)])
+    (line,) = await two.bring_up_together([(good.arm, good.deployment), (bad.arm, bad.deployment)])
+    assert re.match(f"{re.escape(bad.arm.name)} did not get ready beside the others: .*ended with exit code 1", line)
     assert (await two.bring_up(good.arm, good.deployment))[1] > 0
     with pytest.raises(EngineError, match="ended with exit code 1"):
         await up(two, bad)

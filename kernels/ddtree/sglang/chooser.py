@@ -33,19 +33,28 @@ class Chooser:
         self._chosen = _Step(0, 0, 0.0)
 
     def interrupt(self) -> None:
-        """Something else than a decode step is launched: the time up to the next launch is no step's."""
+        """Something else than a decode step is launched, a prefill mostly: the time up to the next launch is no step's,
+        since it holds the host's part of a prefill. The time up to now is one's, as between two steps, unless none runs
+        any more: then the server may have been idle.
+        """
+        if self._running:
+            self._credit(self._clock())
         self._launched = None
 
     def choose(self, requests: int, context: float) -> int:
         """Index of the lane for the step that is launched now."""
         now = self._clock()
-        if self._launched is not None and len(self._over) == 1:
-            (step,) = self._over
-            self._policy.timed(step.index, step.requests, step.context, 1000 * (now - self._launched))
+        self._credit(now)
         self._over.clear()
         self._launched = now
         self._chosen = _Step(self._policy.choose(requests, context), requests, context)
         return self._chosen.index
+
+    def _credit(self, now: float) -> None:
+        """The time since the last launch, to the step whose result came in it, if one's did."""
+        if self._launched is not None and len(self._over) == 1:
+            (step,) = self._over
+            self._policy.timed(step.index, step.requests, step.context, 1000 * (now - self._launched))
 
     def look(self) -> None:
         """Once the trees of the step are launched: have what the drafter expects of each width brought to the host."""

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 MEMORY = 0.95
-"""How much of what is known after a step is kept in the next."""
+"""Share of its weight that what is known keeps after another step."""
 TRUST = 0.99
 """The same for how far the drafter is believed: what is accepted in one step says little."""
-STRIDE = 1.5
-"""How much longer or shorter than known one step may count: a pause of the host is no property of a width."""
-FORGET = 0.999
-"""How much of the other widths' ratios is kept after each step, so that what was slow is tried again."""
+FADE = 0.99
+"""The same for the times of a width after a step at another one: what was long ago is soon replaced."""
+FALL = 1.5
+"""Steps so many times shorter than known end all that was known: whatever held the server up is gone."""
+TRIAL = 40
+"""One step in so many is for a width that would be the best if it took what start-up measured."""
 
 Point = tuple[int, int, int]
 
@@ -62,6 +64,55 @@ class CostModel:
         ]
 
 
+class Seen:
+    """What steps of one batch size took while serving: of each width the ratio to what start-up measured."""
+
+    def __init__(self, widths: int) -> None:
+        self._since_trial = 0
+        self._forget(widths)
+
+    def _forget(self, widths: int) -> None:
+        self.ratios, self._last = [1.0] * widths, [1.0] * widths
+        self._weights = [0.0] * widths
+
+    def add(self, index: int, ratio: float) -> None:
+        """A step counts by the median of its time, the one before it and what is known: one pause of the host counts
+        for nothing, and a host that is slow from the first step on is known after two.
+        """
+        now = sorted((ratio, self._last[index], self.ratios[index]))[1]
+        if now < self.ratios[index] / FALL:
+            self._forget(len(self.ratios))
+            self.ratios[index] = now
+        self.ratios[index] += (now - self.ratios[index]) / max(1.0, self._weights[index])
+        self._last[index] = ratio
+        now_weighs = 1 + MEMORY * self._weights[index]
+        self._weights = [FADE * weight for weight in self._weights]
+        self._weights[index] = now_weighs
+
+    def times(self, measured: Sequence[float]) -> list[float]:
+        """Milliseconds of each width. One that was not timed lately takes no less than a narrower one that was: where
+        the host is slower than the GPU, one width shows it for all the wider ones.
+        """
+        times, least = [], 0.0
+        for ratio, ms, weight in zip(self.ratios, measured, self._weights, strict=True):
+            if weight >= 1:
+                times.append(ratio * ms)
+                least = max(least, ratio * ms)
+            else:
+                times.append(max(ratio * ms, least))
+        return times
+
+    def trial(self, hopes: Sequence[int]) -> int | None:
+        """Now and then the one of these widths that is known least. Its step counts at once if it is short."""
+        self._since_trial += bool(hopes)
+        if self._since_trial < TRIAL:
+            return None
+        self._since_trial = 0
+        index = min(hopes, key=self._weights.__getitem__)
+        self._last[index] = 1.0
+        return index
+
+
 class WidthPolicy:
     """Chooses among `widths` (ascending). One instance a worker, fed after each step."""
 
@@ -70,7 +121,7 @@ class WidthPolicy:
         self._cost = cost
         self._expected = [1.0] * len(widths)
         self._promised = self._kept = 1e-9
-        self._ratios: dict[int, list[float]] = {}
+        self._seen: dict[int, Seen] = {}
 
     @property
     def belief(self) -> float:
@@ -79,16 +130,23 @@ class WidthPolicy:
 
     def choose(self, requests: int, context: float) -> int:
         """Index of the width for the next step."""
-        rates = [self._rate(index, requests, context) for index in range(len(self._widths))]
-        return max(range(len(rates)), key=rates.__getitem__)
+        seen = self.seen(requests)
+        measured = [self._cost.step_ms(requests, width, context) for width in self._widths]
+        rates, hopes = self._rates(seen.times(measured)), self._rates(measured)
+        best = max(range(len(rates)), key=rates.__getitem__)
+        trial = seen.trial([index for index, hope in enumerate(hopes) if hope > rates[best] and index != best])
+        return best if trial is None else trial
 
-    def _rate(self, index: int, requests: int, context: float) -> float:
-        tokens = 1 + self.belief * (self._expected[index] - 1)
-        return tokens / (self._known(requests)[index] * self._cost.step_ms(requests, self._widths[index], context))
+    def _rates(self, times: Sequence[float]) -> list[float]:
+        """Tokens a millisecond of each width, a request."""
+        return [(1 + self.belief * (e - 1)) / ms for e, ms in zip(self._expected, times, strict=True)]
 
-    def _known(self, requests: int) -> list[float]:
-        """Of each width at so many requests: what a step took while serving, in terms of what start-up measured."""
-        return self._ratios.setdefault(self._cost.size(requests), [1.0] * len(self._widths))
+    def seen(self, requests: int) -> Seen:
+        """What is known of so many requests."""
+        size = self._cost.size(requests)
+        if size not in self._seen:
+            self._seen[size] = Seen(len(self._widths))
+        return self._seen[size]
 
     def learn(self, index: int, expected: Sequence[float], accepted: float) -> None:
         """After a step at widths[index]: tokens expected at each width, and drafts accepted, both per request."""
@@ -97,11 +155,5 @@ class WidthPolicy:
         self._kept = TRUST * self._kept + accepted
 
     def timed(self, index: int, requests: int, context: float, step_ms: float) -> None:
-        """The time from one step to the next: the GPU's, or the host's where the GPU waits for it. Each width is
-        corrected by itself, so a host that is slower than every width makes the widest one free.
-        """
-        known, cost = self._known(requests), self._cost.step_ms(requests, self._widths[index], context)
-        before = known[index]
-        now = min(max(step_ms / cost, before / STRIDE), before * STRIDE)
-        known[:] = [1 + FORGET * (other - 1) for other in known]
-        known[index] = MEMORY * before + (1 - MEMORY) * now
+        """The time from one step to the next: the GPU's, or the host's where the GPU waits for it."""
+        self.seen(requests).add(index, step_ms / self._cost.step_ms(requests, self._widths[index], context))

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from ddtree.sglang.chooser import Chooser
 
 
@@ -84,6 +86,35 @@ def test_a_prefill_s_time_is_no_step_s() -> None:
     subject.learn([1])
     launch(subject, clock, 59)
     assert policy.timed_ == [(1, 4)]
+
+
+def test_the_time_up_to_a_prefill_is_that_of_the_step_whose_result_came() -> None:
+    """GPU times of 4, 6 and 5, then a prefill. Of ten steps between two prefills only the last is not timed."""
+    subject, policy, clock = chooser([0, 1, 2])
+    launch(subject, clock, 0)
+    launch(subject, clock, 1)
+    subject.learn([1])
+    launch(subject, clock, 5)
+    subject.learn([1])
+    clock.now = 0.011
+    subject.interrupt()
+    subject.learn([1])
+    subject.interrupt()  # another prefill
+    assert policy.timed_ == [(0, 4), (1, 6)]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_the_time_of_an_idle_server_is_no_step_s(overlap: bool) -> None:
+    """The requests of its last step are over; a prefill comes a second later."""
+    subject, policy, clock = chooser([0, 1])
+    launch(subject, clock, 0)
+    if overlap:
+        launch(subject, clock, 1)
+        subject.learn([1])
+    subject.learn([1])
+    clock.now = 1.0
+    subject.interrupt()
+    assert policy.timed_ == []
 
 
 def test_results_that_never_came_are_forgotten() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from ddtree.sglang.policy import CostModel, WidthPolicy
+from ddtree.sglang.policy import TRIAL, CostModel, WidthPolicy
 
 WIDTHS = (8, 16, 64)
 
@@ -87,13 +87,45 @@ def test_what_is_learnt_at_one_batch_size_says_nothing_of_another() -> None:
     for _ in range(100):
         policy.timed(2, 1, 0, 12.0)
     assert WIDTHS[policy.choose(1, 0)] == 16
-    assert policy._known(8) == [1.0, 1.0, 1.0]
+    assert policy.seen(8).ratios == [1.0, 1.0, 1.0]
 
 
 def test_one_pause_of_the_host_changes_nothing() -> None:
     policy = fed(WidthPolicy(WIDTHS, model()), [3.0, 3.6, 4.5], 99)
     policy.timed(2, 1, 0, 5000.0)
     assert WIDTHS[policy.choose(1, 0)] == 64
+
+
+def test_a_slow_host_is_known_after_two_steps_and_frees_the_widths_that_were_not_tried() -> None:
+    policy = fed(WidthPolicy(WIDTHS, model(w16=15.0, w64=20.0)), [3.0, 3.6, 4.5], 99, steps=10)
+    for step_ms, width in ((40.0, 8), (41.0, 64)):
+        policy.timed(0, 1, 0, step_ms)
+        assert WIDTHS[policy.choose(1, 0)] == width
+
+
+def test_one_pause_at_the_very_first_step_counts_for_nothing() -> None:
+    policy = WidthPolicy(WIDTHS, model())
+    for step_ms in (600.0, 6.0, 6.0):
+        policy.timed(2, 1, 0, step_ms)
+    assert policy.seen(1).ratios == [1.0, 1.0, 1.0]
+
+
+def test_one_step_that_is_too_short_counts_for_nothing_and_two_end_what_was_known() -> None:
+    policy = WidthPolicy(WIDTHS, model())
+    for index in (0, 2) * 10:
+        policy.timed(index, 1, 0, 30.0)
+    policy.timed(2, 1, 0, 6.0)
+    assert policy.seen(1).ratios == [6.0, 1.0, 5.0]
+    policy.timed(2, 1, 0, 6.0)
+    assert policy.seen(1).ratios == [1.0, 1.0, 1.0]
+
+
+def test_the_widths_that_start_up_calls_better_are_tried_now_and_then() -> None:
+    chosen = lived(WidthPolicy(WIDTHS, model()), {8: 12.0, 16: 12.0, 64: 12.0}, 600)[100:]
+    assert min(chosen.count(8), chosen.count(16)) >= 3
+    assert chosen.count(64) >= 500 * (1 - 1 / TRIAL) - 1
+    right = lived(WidthPolicy(WIDTHS, model()), {8: 5.0, 16: 5.1, 64: 6.0}, 600)[100:]
+    assert right == [64] * 500, "no need to where start-up was right"
 
 
 @pytest.mark.parametrize(("requests", "context", "expected"), [(1, 0, 10), (2, 500, 25), (9, 1000, 30), (1, 2000, 30)])
