@@ -121,10 +121,19 @@ def _requests(store: RunStore) -> pd.DataFrame:
 
 def _check_prompts(old: pd.DataFrame, new: pd.DataFrame) -> None:
     """The tokens that reached the target: another template or another text under the same name changes them."""
-    tokens = [dict(zip(frame["prompt_id"], map(tuple, frame["prompt_token_ids"]), strict=True)) for frame in (old, new)]
-    parted = sorted(name for name in tokens[0].keys() & tokens[1].keys() if tokens[0][name] != tokens[1][name])
+    before, after = _reached(old), _reached(new)
+    parted = sorted({name for arm, name in before.keys() & after.keys() if before[arm, name] != after[arm, name]})
     if parted:
         raise InputError(f"the prompt {parted[0]} is not the same text in both runs ({len(parted)} differ)")
+
+
+def _reached(requests: pd.DataFrame) -> dict[tuple[str, str], set[tuple[int, ...]]]:
+    """Of each arm and prompt the token ids that the target was given, of all its trials; a failed request has none."""
+    reached: dict[tuple[str, str], set[tuple[int, ...]]] = {}
+    for arm, name, tokens in requests[["arm", "prompt_id", "prompt_token_ids"]].itertuples(index=False):
+        if len(tokens):
+            reached.setdefault((arm, name), set()).add(tuple(map(int, tokens)))
+    return reached
 
 
 def _deltas(old: pd.DataFrame, new: pd.DataFrame, baseline: str, bootstrap: Bootstrap, margin: float) -> list[Delta]:

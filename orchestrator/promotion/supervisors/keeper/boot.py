@@ -119,9 +119,9 @@ def _programs() -> Iterator[str]:
 
 
 def _remember(folder: Folder, inherited: dict[str, str]) -> None:
-    """On the disk before this returns: a power cut may be what it is needed after."""
+    """On the disk before this returns: a power cut may be what it is needed after. Others may start at this moment."""
     path = _inherited(folder)
-    temporary = path.with_name(f"{path.name}.new")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
     with temporary.open("w", encoding="utf-8") as file:
         json.dump(inherited, file)
         file.flush()
