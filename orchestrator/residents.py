@@ -55,7 +55,8 @@ class Residents:
         lines = []
         for (key, (arm, _)), result in zip(pairs.items(), results, strict=True):
             if isinstance(result, BaseException):
-                lines.append(f"{arm.name} did not get ready beside the others: {one_line(str(result)) or repr(result)}")
+                reason = one_line(str(result)) or type(result).__name__
+                lines.append(f"{arm.name} did not get ready beside the others: {reason}")
                 if key in self._engines:
                     await self.stop(self._engines[key])
         return lines

@@ -178,7 +178,7 @@ def _step_ms(server: Server, batch: int, context: int, source: random.Random) ->
     """Two batches that differ in length alone: the difference of their times over that of their steps is without
     prefill and without the request's own overhead.
     """
-    prompts = [[source.randrange(1000, 30_000) for _ in range(context)] for _ in range(batch)]
+    prompts = _prompts(source, batch, context)
     spans = []
     for tokens in (TOKENS // 3, TOKENS):
         began = time.perf_counter()
@@ -186,6 +186,10 @@ def _step_ms(server: Server, batch: int, context: int, source: random.Random) ->
         spans.append((time.perf_counter() - began, max(_steps(answer["meta_info"]) for answer in answers)))
     (short, few), (long, many) = spans
     return 1000 * (long - short) / (many - few)
+
+
+def _prompts(source: random.Random, count: int, length: int) -> list[list[int]]:
+    return [[source.randrange(1000, 30_000) for _ in range(length)] for _ in range(count)]
 
 
 def _steps(told: Mapping[str, Any]) -> int:
@@ -210,8 +214,7 @@ def _add_trace(
 
 def _traced(server: Server, batch: int, context: int, folder: Path) -> dict[str, Any]:
     """Started once the prompts are over, while the answers are still long."""
-    source = random.Random(context)
-    prompts = [[source.randrange(1000, 30_000) for _ in range(context)] for _ in range(batch)]
+    prompts = _prompts(random.Random(context), batch, context)
     wanted = {"output_dir": str(folder), "num_steps": TRACED, "activities": ["CPU", "GPU"]}
     with ThreadPoolExecutor(1) as pool:
         answers = pool.submit(server.generate_all, prompts, 8 * TRACED, batch, ignore_eos=True)
@@ -231,8 +234,7 @@ def _traced(server: Server, batch: int, context: int, folder: Path) -> dict[str,
 
 def _texts(timed: Mapping[str, Server]) -> dict[str, str]:
     """How many short answers of each server are those of plain decoding; random weights decide as well as others."""
-    source = random.Random(1)
-    prompts = [[source.randrange(1000, 30_000) for _ in range(40)] for _ in range(24)]
+    prompts = _prompts(random.Random(1), 24, 40)
     said = {
         name: [answer["output_ids"] for answer in server.generate_all(prompts, 32, 8, ignore_eos=True)]
         for name, server in timed.items()

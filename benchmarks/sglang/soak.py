@@ -42,17 +42,18 @@ def soak(server: Server, prompts: list[list[int]], seconds: float) -> dict[str, 
         "same_text_after_a_flush": first == flushed,
         "kv_tokens_held_after": held,
         "leaks_reported": server.text.count("memory leak detected"),
-        "log_probabilities_refused": _refuses(server, {"input_ids": prompts[0], "return_logprob": True}),
+        "log_probabilities_refused": _log_probabilities(server, prompts[0]),
     }
 
 
-def _refuses(server: Server, request: dict[str, Any]) -> str:
-    """How a request ends that the server must turn down; it goes on serving."""
+def _log_probabilities(server: Server, prompt: list[int]) -> str:
+    """How a request for them ends, which the server must turn down; it goes on serving."""
     try:
-        ended = json.dumps(server.post("/generate", request)["meta_info"]["finish_reason"])
+        answer = server.post("/generate", {"input_ids": prompt, "return_logprob": True})
+        ended = json.dumps(answer["meta_info"]["finish_reason"])
     except urllib.error.HTTPError as error:
         ended = f"{error.code} {error.read().decode(errors='replace')}"
-    server.generate(request["input_ids"], 4)
+    server.generate(prompt, 4)
     return ended[:300]
 
 

@@ -36,5 +36,5 @@ def _absence(requirement: str) -> str:
         return f"the package index that pip is set to does not offer {requirement}"
     return (
         f"the package index that pip is set to does not offer {requirement}, the {local} build; add PyTorch's index of "
-        f"{local} builds to pip's configuration (pip config set global.extra-index-url URL)"
+        f"{local} builds to pip's configuration, beside the one that is there"
     )

@@ -27,19 +27,19 @@ class Metrics:
     """All metrics in a registry of their own."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        self._collectors = CollectorRegistry()
         self._engine = _EngineCollector()
-        self._registry.register(self._engine)
-        self.requests = Counter(f"{_PREFIX}_requests", "Requests by outcome", ["outcome"], registry=self._registry)
-        self.prompt_tokens = Counter(f"{_PREFIX}_prompt_tokens", "Prompt tokens taken in", registry=self._registry)
-        self.output_tokens = Counter(f"{_PREFIX}_output_tokens", "Tokens sent to clients", registry=self._registry)
-        self.running = Gauge(f"{_PREFIX}_requests_in_flight", "Requests running or waiting", registry=self._registry)
+        self._collectors.register(self._engine)
+        self.requests = Counter(f"{_PREFIX}_requests", "Requests by outcome", ["outcome"], registry=self._collectors)
+        self.prompt_tokens = Counter(f"{_PREFIX}_prompt_tokens", "Prompt tokens taken in", registry=self._collectors)
+        self.output_tokens = Counter(f"{_PREFIX}_output_tokens", "Tokens sent to clients", registry=self._collectors)
+        self.running = Gauge(f"{_PREFIX}_requests_in_flight", "Requests running or waiting", registry=self._collectors)
 
     def text(self, snapshot: Snapshot | None, in_flight: int) -> bytes:
         """The exposition; without the engine's part while there is no engine."""
         self._engine.snapshot = snapshot
         self.running.set(in_flight)
-        return generate_latest(self._registry)
+        return generate_latest(self._collectors)
 
 
 class _EngineCollector(Collector):

@@ -101,7 +101,7 @@ def test_a_pin_without_a_wheel_leaves_nothing(shelf: Shelf) -> None:
         envs.install("tiny")
     assert str(caught.value) == (
         "tiny cannot be installed: the package index that pip is set to does not offer torch==2.13.0+cpu, the cpu "
-        "build; add PyTorch's index of cpu builds to pip's configuration (pip config set global.extra-index-url URL)"
+        "build; add PyTorch's index of cpu builds to pip's configuration, beside the one that is there"
     )
     assert kept(shelf) == []
 

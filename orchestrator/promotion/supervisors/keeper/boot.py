@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from .files import Folder
+from .files import Folder, unfinished
 
 INHERITED = ("HOME", "LANG", "PATH")
 """What a server has of the environment of who started it; cron's own is another one."""
@@ -119,9 +119,9 @@ def _programs() -> Iterator[str]:
 
 
 def _remember(folder: Folder, inherited: dict[str, str]) -> None:
-    """On the disk before this returns: a power cut may be what it is needed after. Others may start at this moment."""
+    """On the disk before this returns: a power cut may be what it is needed after."""
     path = _inherited(folder)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
+    temporary = unfinished(path)
     with temporary.open("w", encoding="utf-8") as file:
         json.dump(inherited, file)
         file.flush()

@@ -15,6 +15,11 @@ from typing import Any
 from .processes import Known
 
 
+def unfinished(path: Path) -> Path:
+    """Where a file is written before it takes its place, by this process alone: others may start at this moment."""
+    return path.with_name(f"{path.name}.{os.getpid()}.new")
+
+
 @dataclass(frozen=True)
 class Command:
     """What to run: `unit.json`. `memory_bytes`: 0 for no limit. `drains`: it finishes what it answers on SIGQUIT, and
@@ -80,7 +85,7 @@ class Folder:
             return None
 
     def write(self, state: State) -> None:
-        temporary = self._state.with_name("state.json.new")
+        temporary = unfinished(self._state)
         temporary.write_text(json.dumps(asdict(state)), encoding="utf-8")
         temporary.replace(self._state)
 
@@ -89,7 +94,7 @@ class Folder:
         if moment is None:
             self._end.unlink(missing_ok=True)
             return
-        temporary = self._end.with_name("until.new")
+        temporary = unfinished(self._end)
         temporary.write_text(f"{moment:.0f}", encoding="ascii")
         temporary.replace(self._end)
 
