@@ -4,7 +4,7 @@ Without weights: SGLang fills a model of the given shape, and a DFlash drafter o
 numbers (--load-format dummy): the steps cost what they would, the tokens mean nothing. `--together` servers at a time:
 
     ar, dflash, ddtree-N   timed in turn by the client, over the steps that they report; then traced by SGLang at the
-                           first context, at the smallest and at the largest batch;
+                           first context;
                            ar@BACKEND and dflash@BACKEND with that attention in place of Triton's
     ladder                 an automatic policy whose own start-up measurement is the curve: a step at every width; it
                            must have the GPU for itself
@@ -34,6 +34,10 @@ TOKENS = 96
 TRACED = 32
 """Steps in a trace."""
 LADDER = "16,32,48,64,80,96,112,128,160,256"
+HEAVY = 70_000
+"""Prompt tokens of a point above which prefill takes so much longer than the steps that no two prefills are alike to
+within a step, nor is there time for several.
+"""
 _PREFILL_TOKENS_S = 20_000
 """Slower than any prefill of these shapes is."""
 
@@ -73,6 +77,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--contexts", type=int, nargs="+", default=[1024, 8192])
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--traced", type=int, nargs="*", default=[1], help="batches")
+    parser.add_argument("--most", type=int, default=HEAVY, help="prompt tokens of the largest point")
     return parser.parse_args()
 
 
@@ -94,9 +100,9 @@ def _place(options: argparse.Namespace) -> Place:
 
 
 def _room(options: argparse.Namespace) -> int:
-    """KV slots for the largest point of at most 70,000 prompt tokens."""
-    batches, contexts = list[int](options.batches), list[int](options.contexts)
-    return max(batch * _slots(context) for batch in batches for context in contexts if batch * context <= 70_000)
+    """KV slots for the largest point."""
+    batches, contexts, most = list[int](options.batches), list[int](options.contexts), int(options.most)
+    return max(batch * _slots(context) for batch in batches for context in contexts if batch * context <= most)
 
 
 def _slots(context: int) -> int:
@@ -109,9 +115,9 @@ def _server(name: str, place: Place, port: int) -> Server:
         return Server(arm(name, 255, policy="auto"), place, port, {"DDTREE_LADDER": LADDER})
     method, _, backend = name.partition("@")
     budget = method.partition("-")[2]
-    subject = arm(method, int(budget)) if budget else arm(method)
-    options = {"attention_backend": backend} if backend else {}
-    return Server(replace(subject, name=name, options=options), place, port)
+    options: dict[str, Any] = {"attention_backend": backend} if backend else {}
+    subject = arm(method, int(budget)) if budget else arm(method, **options)
+    return Server(replace(subject, name=name), place, port)
 
 
 def _missing(name: str, options: argparse.Namespace, results: Results) -> bool:
@@ -143,7 +149,7 @@ def _measure(up: Mapping[str, Server], options: argparse.Namespace, results: Res
     timed = {name: server for name, server in up.items() if name != "ladder"}
     for batch, context in _points(options):
         _add_point(timed, batch, context, options, results)
-    for batch in sorted({min(options.batches), max(options.batches)}):
+    for batch in options.traced:
         for name, server in timed.items():
             _add_trace(name, server, batch, options.contexts[0], options, results)
     if "ar" in timed:
@@ -157,7 +163,8 @@ def _add_point(
     point = results["points"].setdefault(_key(batch, context), {})
     missing = {name: server for name, server in timed.items() if name not in point}
     if missing:
-        point |= _point(missing, batch, context, options.rounds)
+        heavy = batch * context > HEAVY
+        point |= _heavy_point(missing, batch, context) if heavy else _point(missing, batch, context, options.rounds)
         print(batch, context, {name: round(step["median"], 3) for name, step in point.items()}, flush=True)
         write(options.out, results)
 
@@ -186,6 +193,25 @@ def _step_ms(server: Server, batch: int, context: int, source: random.Random) ->
         spans.append((time.perf_counter() - began, max(_steps(answer["meta_info"]) for answer in answers)))
     (short, few), (long, many) = spans
     return 1000 * (long - short) / (many - few)
+
+
+def _heavy_point(servers: Mapping[str, Server], batch: int, context: int) -> dict[str, Any]:
+    """One server after the other, once."""
+    source = random.Random(batch * context)
+    times = {name: _streamed_step_ms(server, batch, context, source) for name, server in servers.items()}
+    return {name: {"median": ms, "all": [ms], "by": "streams"} for name, ms in times.items()}
+
+
+def _streamed_step_ms(server: Server, batch: int, context: int, source: random.Random) -> float:
+    """By the pieces that come from when the last request has begun to when the first one ends: all are running."""
+    with ThreadPoolExecutor(batch) as pool:
+        asked = [
+            pool.submit(server.arrivals, prompt, TOKENS, ignore_eos=True) for prompt in _prompts(source, batch, context)
+        ]
+        came = [answer.result() for answer in asked]
+    begin, end = max(times[0] for times in came), min(times[-1] for times in came)
+    within = [[time for time in times if begin <= time <= end] for times in came]
+    return 1000 * statistics.median((times[-1] - times[0]) / (len(times) - 1) for times in within)
 
 
 def _prompts(source: random.Random, count: int, length: int) -> list[list[int]]:

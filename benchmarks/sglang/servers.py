@@ -57,9 +57,10 @@ class Place:
 
 
 def arm(name: str, budget: int | None = None, chain: bool = False, **options: Any) -> Arm:
-    """`ar` and `dflash` by name; any other name is a tree."""
+    """`ar` and `dflash` by name, on Triton attention unless told otherwise; any other name is a tree."""
     method = {"ar": Method.AUTOREGRESSIVE, "dflash": Method.DFLASH}.get(name, Method.DDTREE)
-    return Arm(name, "sglang", method, budget, chain, options)
+    attention = {} if method is Method.DDTREE else {"attention_backend": "triton"}
+    return Arm(name, "sglang", method, budget, chain, attention | options)
 
 
 class Server:
@@ -109,17 +110,24 @@ class Server:
 
     def post(self, path: str, body: object, reads: bool = True) -> Any:
         """The answer's JSON, or None where it is not to be read."""
+        with self._asked(path, body) as answer:
+            return json.load(answer) if reads else None
+
+    def _asked(self, path: str, body: object) -> Any:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=_REQUEST_S) as answer:
-            return json.load(answer) if reads else None
+        return urllib.request.urlopen(request, timeout=_REQUEST_S)
 
     def generate(self, prompt: Sequence[int], tokens: int, **sampling: Any) -> dict[str, Any]:
         """SGLang's own answer: `output_ids` and `meta_info`."""
-        parameters = {"max_new_tokens": tokens, "temperature": 0, **sampling}
-        answer: dict[str, Any] = self.post("/generate", {"input_ids": list(prompt), "sampling_params": parameters})
+        answer: dict[str, Any] = self.post("/generate", _wanted(prompt, tokens, sampling))
         return answer
+
+    def arrivals(self, prompt: Sequence[int], tokens: int, **sampling: Any) -> list[float]:
+        """When each piece of a streamed answer came, by `time.perf_counter`: one piece a step."""
+        with self._asked("/generate", _wanted(prompt, tokens, sampling) | {"stream": True}) as answer:
+            return [time.perf_counter() for line in answer if line.startswith(b"data: {")]
 
     def generate_all(
         self, prompts: Iterable[Sequence[int]], tokens: int, concurrency: int, **sampling: Any
@@ -131,6 +139,13 @@ class Server:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+
+def _wanted(prompt: Sequence[int], tokens: int, sampling: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "input_ids": list(prompt),
+        "sampling_params": {"max_new_tokens": tokens, "temperature": 0, **sampling},
+    }
 
 
 def bring_up(servers: Mapping[str, Server], within_s: float, needed: Collection[str] = ()) -> dict[str, str]:

@@ -11,7 +11,7 @@ from engines.sglang.software import Software
 
 MODEL = "target"
 _SIMULATION = "SGLANG_SIMULATE_ACC"
-_ELSEWHERE = ("--config", "--prefill-attention-backend", "--decode-attention-backend")
+_ELSEWHERE = ("--config", "--attention-backend", "--prefill-attention-backend", "--decode-attention-backend")
 """Flags by which a profile could undo what an arm says without naming the arm's own flags."""
 
 
@@ -50,12 +50,12 @@ def _arguments(arm: Arm, deployment: Deployment) -> list[str]:
 
 def _check_arguments(own: list[str], given: tuple[str, ...]) -> None:
     """The last one of two flags would win, and SGLang takes a flag's beginning for the flag."""
-    flags = [word for word in own if word.startswith("--")]
+    flags = [*_ELSEWHERE, *(word for word in own if word.startswith("--"))]
     for word in given:
         name = word.partition("=")[0]
         if not name.startswith("--"):
             continue
-        if name.startswith("--spec") or name in _ELSEWHERE or any(flag.startswith(name) for flag in flags):
+        if name.startswith("--spec") or any(flag.startswith(name) for flag in flags):
             raise EngineError(f"argument {name} of engine sglang is the arm's or the adapter's to set; remove it")
 
 

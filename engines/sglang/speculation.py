@@ -10,8 +10,8 @@ from engines.base import Arm, Deployment, EngineError, Method
 DDTREE_BACKEND = "ddtree"
 """The attention backend that our plugin registers."""
 PLUGIN = "ddtree"
-STOCK_BACKEND = "triton"
-"""The one stock backend that runs on every card and can verify a tree: the arms differ in speculation alone."""
+DRAFT_BACKEND = "triton"
+"""The drafter's beside it, until our plugin takes its place: SGLang knows no other name for a drafter's."""
 _NO_PLUGIN = "none"
 """The list of plugins to load. An empty list would load all that are installed."""
 
@@ -67,17 +67,21 @@ def _check_value(name: str, value: object, kind: Kind) -> None:
 
 
 def flags(arm: Arm, deployment: Deployment) -> list[str]:
-    """Attention and speculation. EngineError without the drafter that the arm needs."""
+    """Attention and speculation. EngineError without the drafter that the arm needs.
+
+    A stock arm's attention is what SGLang takes on that GPU, which is what would run in production without us, unless
+    an option names another.
+    """
     tree = arm.method is Method.DDTREE
-    backend = DDTREE_BACKEND if tree else str(arm.options.get("attention_backend", STOCK_BACKEND))
-    line = ["--attention-backend", backend]
+    backend = DDTREE_BACKEND if tree else arm.options.get("attention_backend")
+    line = ["--attention-backend", str(backend)] if backend else []
     if not arm.speculative:
         return line
     if deployment.drafter is None:
         raise EngineError(f"arm {arm.name!r} needs a drafter: set `models.drafter` in the profile")
     line += ["--speculative-algorithm", arm.method.value.upper()]
     line += ["--speculative-draft-model-path", deployment.drafter]
-    line += ["--speculative-draft-attention-backend", STOCK_BACKEND if tree else backend]
+    line += ["--speculative-draft-attention-backend", DRAFT_BACKEND if tree else str(backend)] if backend else []
     if not tree and "block_size" in arm.options:
         line += ["--speculative-dflash-block-size", str(arm.options["block_size"])]
     return line

@@ -24,8 +24,9 @@ class CandidateHead:
 
     def __call__(self, hidden: torch.Tensor, input_ids: torch.Tensor | None = None) -> None:
         rows = hidden.shape[0] // self.block
-        drafted = hidden.view(rows, self.block, -1)[:, 1:]
-        logits = torch.matmul(drafted.to(self.weight.dtype), self.weight.T)
+        # Flat before the product: of a slice of blocks PyTorch makes a batched one, which reads the weight for each.
+        drafted = hidden.view(rows, self.block, -1)[:, 1:].flatten(0, 1).to(self.weight.dtype)
+        logits = torch.mm(drafted, self.weight.T).view(rows, self.block - 1, -1)
         top = topk_logprobs(logits, self.drafts.log_probs.shape[2], vocab_offset=self.offset)
         if self.group is not None:
             top = merge_topk(self._shards(top))

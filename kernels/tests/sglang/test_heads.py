@@ -1,5 +1,8 @@
+from typing import Any
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ddtree.sglang.heads import CandidateHead
 from ddtree.sglang.trees import Candidates
@@ -53,3 +56,25 @@ def test_the_first_position_of_a_block_drafts_nothing() -> None:
     hidden = torch.eye(HIDDEN)[:BLOCK]
     shard(torch.eye(HIDDEN), 100, drafts, None)(hidden)
     assert drafts.token_ids[0, :, 0].tolist() == [101, 102, 103, 104]
+
+
+class Products(TorchDispatchMode):
+    """Names of the matrix products that are computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(isinstance(argument, torch.Tensor) and argument.shape[-2:] == (HIDDEN, VOCABULARY) for argument in args):
+            self.names.append(func.__name__.partition(".")[0])
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("rows", [1, ROWS])
+def test_the_head_is_read_once_however_many_blocks_there_are(rows: int) -> None:
+    drafts = Candidates.empty(rows, BLOCK - 1, K, "cpu")
+    head = shard(torch.randn(VOCABULARY, HIDDEN), 0, drafts, None)
+    with Products() as products:
+        head(torch.randn(rows * BLOCK, HIDDEN))
+    assert products.names == ["mm"]

@@ -62,7 +62,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--disable-overlap-schedule", action="store_true")
     backends = ["triton", "flashinfer", "fa3"] + (["ddtree"] if _plugin() else [])
-    parser.add_argument("--attention-backend", choices=backends, required=True)
+    parser.add_argument("--attention-backend", choices=backends)
     parser.add_argument("--log-level-http")
     parser.add_argument("--mem-fraction-static", type=float, default=0.8)
     parser.add_argument("--max-total-tokens", type=int)
@@ -106,6 +106,11 @@ class Server:
     async def info(self, _: web.Request) -> web.Response:
         options = self.options
         told = {name: value for name, value in vars(options).items() if name not in ("host", "port")}
+        told["attention_backend"] = options.attention_backend or "fa3"  # as on Hopper
+        if options.speculative_algorithm:
+            told["speculative_draft_attention_backend"] = (
+                options.speculative_draft_attention_backend or told["attention_backend"]
+            )
         return web.json_response(
             told
             | {

@@ -33,7 +33,7 @@ def test_the_command_says_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.model_path, found.served_model_name, found.dtype) == ("/models/target", "target", "bfloat16")
     assert (found.context_length, found.max_running_requests, found.cuda_graph_max_bs_decode) == (512, 4, 4)
     assert (found.host, found.port, found.random_seed, found.mem_fraction_static) == ("127.0.0.1", 8123, 0, 0.3)
-    assert (found.attention_backend, found.sampling_backend, found.grammar_backend) == ("triton", "pytorch", "none")
+    assert (found.attention_backend, found.sampling_backend, found.grammar_backend) == (None, "pytorch", "none")
     assert found.disable_radix_cache
     assert found.enable_metrics
     assert found.incremental_streaming_output
@@ -46,12 +46,12 @@ def test_arms_differ_in_speculation_alone(monkeypatch: pytest.MonkeyPatch) -> No
     assert {name: value for name, value in chain.items() if value != plain[name]} == {
         "speculative_algorithm": "DFLASH",
         "speculative_draft_model_path": "/models/drafter",
-        "speculative_draft_attention_backend": "triton",
     }
     branching = vars(options(tree(), monkeypatch))
     assert {name: value for name, value in branching.items() if value != chain[name]} == {
         "attention_backend": "ddtree",
         "speculative_algorithm": "DDTREE",
+        "speculative_draft_attention_backend": "triton",
     }
 
 
