@@ -206,23 +206,17 @@ def merge(
     E: tl.constexpr,
     EP: tl.constexpr,
     SP: tl.constexpr,
-    BLOCK: tl.constexpr,
 ):
-    """BLOCK rows of one KV head of one request."""
-    pair = tl.program_id(0).to(tl.int64)
-    row = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    pair, row = tl.program_id(0).to(tl.int64), tl.program_id(1)
     split, element = tl.arange(0, SP), tl.arange(0, EP)
-    real, kept = row < N * GROUP, (element < E)[None, :]
-    at = (pair * splits + split)[:, None] * (N * GROUP) + row[None, :]
-    inside = (split < splits)[:, None] & real[None, :]
-    lse = tl.load(part_lse + at, mask=inside, other=float("-inf"))
-    peak = tl.max(lse, axis=0)
-    weight = tl.exp2(lse - tl.where(real, peak, 0.0)[None, :])
-    part = tl.load(parts + at[:, :, None] * E + element[None, None, :], mask=inside[:, :, None] & kept, other=0.0)
+    at = (pair * splits + split) * (N * GROUP) + row
+    lse = tl.load(part_lse + at, mask=split < splits, other=float("-inf"))
+    inside = (split < splits)[:, None] & (element < E)[None, :]
+    part = tl.load(parts + at[:, None] * E + element[None, :], mask=inside, other=0.0)
+    weight = tl.exp2(lse - tl.max(lse, axis=0))
     # A part that saw no key was not written.
-    part = tl.where((weight > 0)[:, :, None], part * weight[:, :, None], 0.0)
-    total = tl.where(real, tl.sum(weight, axis=0), 1.0)
-    result = tl.sum(part, axis=0) / total[:, None]
+    part = tl.where((weight > 0)[:, None], part * weight[:, None], 0.0)
+    result = tl.sum(part, axis=0) / tl.sum(weight, axis=0)
     request, head = pair // HKV, pair % HKV
-    where = ((request * N + row // GROUP) * (HKV * GROUP) + head * GROUP + row % GROUP)[:, None] * E + element[None, :]
-    tl.store(out + where, result.to(out.dtype.element_ty), mask=real[:, None] & kept)
+    where = ((request * N + row // GROUP) * (HKV * GROUP) + head * GROUP + row % GROUP) * E + element
+    tl.store(out + where, result.to(out.dtype.element_ty), mask=element < E)

@@ -11,7 +11,7 @@ from ddtree.triton.device import target_of
 from ddtree.triton.schedule import Config, config_of, splits_of
 
 TAIL = 32  # keys of the tree per tile: half an ancestor word
-MERGED_ROWS, MERGED_PARTS = 4, 64  # rows that a program of `merge` takes at most, and parts of rows in its registers
+MERGED = 2048  # numbers that a warp of `merge` takes; a program has one row, since more are no faster
 LOG2E = 1.4426950408889634
 
 
@@ -99,7 +99,7 @@ def tree_attention(
     )
     if splits > 1:
         places = triton.next_power_of_2(splits)
-        rows = max(1, min(MERGED_ROWS, MERGED_PARTS // places))
-        grid = (pairs, triton.cdiv(packed, rows))
-        merge[grid](parts, lse, out, nodes, splits, **shape, SP=places, BLOCK=rows, num_warps=4)
+        merge[(pairs, packed)](
+            parts, lse, out, nodes, splits, **shape, SP=places, num_warps=max(1, places * padded // MERGED)
+        )
     return out
