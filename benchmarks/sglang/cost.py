@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sglang.servers import Place, Server, arm, bring_up, write
+from benchmarks.sglang.servers import Place, Server, arm, bring_up, stop_when_told, write
 from benchmarks.sglang.shapes import BLOCK, SHAPES, folders
 from benchmarks.sglang.trace import table
 from engines.sglang import report
@@ -46,6 +46,7 @@ Results = dict[str, Any]
 
 def main() -> None:
     options = _options()
+    stop_when_told()
     results: Results = json.loads(options.out.read_text()) if options.out.exists() else {}
     results |= {"shape": options.shape, "block": BLOCK, "weights": "random (SGLang's dummy format)", "tp": options.tp}
     for key in ("dead", "points", "traces", "ladder", "texts_equal"):

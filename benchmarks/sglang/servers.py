@@ -148,6 +148,11 @@ def _wanted(prompt: Sequence[int], tokens: int, sampling: Mapping[str, Any]) -> 
     }
 
 
+def stop_when_told() -> None:
+    """A time limit ends a program by SIGTERM. Its servers are sessions of their own, and only `finally` stops them."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
 def bring_up(servers: Mapping[str, Server], within_s: float, needed: Collection[str] = ()) -> dict[str, str]:
     """Wait until each takes requests or is dead. Why each dead one died; SystemExit as soon as one of `needed` is:
     nothing can be shown without it.

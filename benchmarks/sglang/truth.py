@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.sglang import evidence
-from benchmarks.sglang.servers import Place, Server, arm, bring_up, write
+from benchmarks.sglang.servers import Place, Server, arm, bring_up, stop_when_told, write
 from benchmarks.sglang.soak import soak
 
 HARD = (
@@ -42,6 +42,7 @@ NEEDS = {
 
 def main() -> None:
     options = _options()
+    stop_when_told()
     results = json.loads(options.out.read_text()) if options.out.exists() else {}
     todo = [part for part in options.parts if "failed" in results.get(part, {"failed": ""})]
     rows = json.loads(options.prompts.read_text())

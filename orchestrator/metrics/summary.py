@@ -11,10 +11,11 @@ from engines.base import Arm, StageTimes
 from orchestrator.metrics.pauses import pause
 from orchestrator.metrics.percentiles import indicative
 from orchestrator.metrics.requests import measure, within_slo
+from orchestrator.metrics.shared import noise_of, widened
 from orchestrator.metrics.window import tokens_within, window_of
 from orchestrator.records import ArmSummary, Interval, TrialRecord, TrialState
 from orchestrator.spec import SloSpec
-from orchestrator.statistics import Bootstrap, mean_interval, ratio_interval
+from orchestrator.statistics import Bootstrap, TrialNoise, mean_interval, ratio_interval
 
 STAGES = ("draft", "build", "verify", "commit", "host")
 """The stages of a decode step, in their order. Prefill is no part of one."""
@@ -34,11 +35,13 @@ def summarise(
 ) -> list[ArmSummary]:
     """Rows in the order of `arms`, then concurrency. An arm with under two measurable requests there has no row.
 
-    `requests` are the valid trials' (Trials.requests), `trials` their records. Intervals cover the draw of prompts.
+    `requests` are the valid trials' (Trials.requests), `trials` their records. Intervals cover the draw of prompts, and
+    those of times and rates what the requests of one trial share.
     """
     if requests.empty:
         return []
     measured = measure(requests)
+    noises = {concurrency: noise_of(point) for concurrency, point in measured.groupby("concurrency")}
     summaries = []
     for arm in arms:
         own = measured[measured["arm"] == arm.name]
@@ -47,7 +50,8 @@ def summarise(
                 continue
             key = (arm.name, concurrency, TrialState.VALID)
             records = [t for t in trials if (t.arm, t.concurrency, t.state) == key]
-            summaries.append(_summary(arm, int(str(concurrency)), point, records, slo, bootstrap))
+            noise = noises[concurrency]
+            summaries.append(_summary(arm, int(str(concurrency)), point, records, slo, bootstrap, noise))
     return summaries
 
 
@@ -93,6 +97,7 @@ def _summary(
     records: Sequence[TrialRecord],
     slo: SloSpec,
     bootstrap: Bootstrap,
+    noise: TrialNoise | None,
 ) -> ArmSummary:
     done = point[point["ok"]]
     timed = point[point["tpot"].notna()]
@@ -102,6 +107,8 @@ def _summary(
     acceptance = _acceptance_length(done, bootstrap, stream)
     windows = _windows(point, concurrency, records)
     pauses = [found for trial, window in windows if (found := pause(trial, window))]
+    output_tok_s = _output_tok_s(point, windows, bootstrap, stream)
+    tpot_ms = mean_interval(1e3 * timed["tpot"].to_numpy(dtype=float), bootstrap, stream)
     return ArmSummary(
         arm=arm.name,
         engine=arm.engine,
@@ -115,8 +122,8 @@ def _summary(
         requests=len(point),
         errors=len(point) - len(done),
         tokens=int(done["output_tokens"].sum()),
-        output_tok_s=_output_tok_s(point, windows, bootstrap, stream),
-        tpot_ms=mean_interval(1e3 * timed["tpot"].to_numpy(dtype=float), bootstrap, stream),
+        output_tok_s=widened(output_tok_s, done["block"], noise, bootstrap.confidence),
+        tpot_ms=widened(tpot_ms, timed["block"], noise, bootstrap.confidence),
         ttft_ms_p50=_percentile_ms(done["ttft"], 50),
         ttft_ms_p90=_percentile_ms(done["ttft"], 90),
         tpot_ms_p50=_percentile_ms(timed["tpot"], 50),
