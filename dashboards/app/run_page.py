@@ -99,7 +99,7 @@ def _others(run: Run, decision: Decision, won: str | None) -> Component:
         for r in explain.reasons(run)
     ]
     points = [
-        html.P(f"At {p.concurrency} at once: {p.verdict}{f', {p.arm}' if p.arm else ''}. {p.reason}")
+        html.P([swatch(run.styles.get(p.arm or "")), p.reason])
         for p in decision.points
         if p.concurrency != decision.concurrency
     ]
