@@ -55,8 +55,10 @@ def main() -> None:
     for names in _waves(options.servers, options.together):
         if not any(_missing(name, options, results) for name in names):
             continue
-        servers = {name: _server(name, place, options.port + 20 * options.servers.index(name)) for name in names}
+        servers: dict[str, Server] = {}
         try:
+            for name in names:
+                servers[name] = _server(name, place, options.port + 20 * options.servers.index(name))
             dead = bring_up(servers, 420, names[:1])
             results["dead"] = {name: why for name, why in results["dead"].items() if name not in servers} | dead
             up = {name: server for name, server in servers.items() if name not in dead}
@@ -117,6 +119,8 @@ def _server(name: str, place: Place, port: int) -> Server:
     method, _, backend = name.partition("@")
     budget = method.partition("-")[2]
     options: dict[str, Any] = {"attention_backend": backend} if backend else {}
+    if budget and backend:
+        raise SystemExit(f"{name}: a tree has no other attention backend")
     subject = arm(method, int(budget)) if budget else arm(method, **options)
     return Server(replace(subject, name=name), place, port)
 

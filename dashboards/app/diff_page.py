@@ -81,8 +81,9 @@ def _arms(a: Run, b: Run) -> Component:
         "Arm", "At once", "A, tok/s", "B, tok/s", "Intervals", "A, acceptance length", "B", words=("Intervals",)
     )
     table = scroll(html.Table([head, html.Tbody(rows)]), "Arms of both runs") if rows else None
-    missing = None if rows else html.P("No arm was measured in both runs at one concurrency.")
-    return section("arms", "Arms that both measured", [table, missing, *[html.P(line) for line in only]])
+    note = "An interval knows nothing of what differs between two days; `orchestrate compare` does, by the baselines."
+    below = html.P(note if rows else "No arm was measured in both runs at one concurrency.", className="note")
+    return section("arms", "Arms that both measured", [table, below, *[html.P(line) for line in only]])
 
 
 def _arm(run: Run, key: tuple[str, int], a: ArmSummary, b: ArmSummary) -> Component:

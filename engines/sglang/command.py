@@ -38,7 +38,7 @@ def command(
 
 
 def _arguments(arm: Arm, deployment: Deployment) -> list[str]:
-    """Everything but the method is the same for every arm of a deployment."""
+    """Everything but the method, its attention and the arm's options is the same for every arm of a deployment."""
     line = ["--model-path", deployment.target, "--served-model-name", MODEL, "--dtype", deployment.dtype]
     line += ["--context-length", str(deployment.max_context), "--max-running-requests", str(deployment.max_batch)]
     line += ["--cuda-graph-max-bs-decode", str(deployment.max_batch), "--random-seed", "0"]

@@ -11,7 +11,9 @@ DDTREE_BACKEND = "ddtree"
 """The attention backend that our plugin registers."""
 PLUGIN = "ddtree"
 DRAFT_BACKEND = "triton"
-"""The drafter's beside it, until our plugin takes its place: SGLang knows no other name for a drafter's."""
+"""What a tree's command line names for the drafter: SGLang takes no name of ours there, and our plugin puts its own
+backend in its place.
+"""
 _NO_PLUGIN = "none"
 """The list of plugins to load. An empty list would load all that are installed."""
 

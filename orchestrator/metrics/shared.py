@@ -1,8 +1,9 @@
 """What the requests of one trial share, such as the host's speed while it ran, in the intervals of one arm's numbers.
 
-Resampling an arm's prompts cannot see it: on a host whose speed changes by the minute, tok/s of three trials lay
-between 2,088 and 3,502 and the interval from prompts alone was 2,589 to 2,825. It is the noise that the verdict
-reckons with (`statistics.trial_noise`). What moves all arms of a block alike is not in it.
+Resampling an arm's prompts cannot see it: on a host whose speed changes by the minute a step of one arm took 4.5 to
+7.8 ms in three trials (ddtree-31 at 4 at once, sglang-sweep-h200.json), and the interval of its tok/s from prompts alone
+was 2,589 to 2,825. It is estimated as the verdict's is (`statistics.trial_noise`), over all arms that were measured.
+What moves all arms of a block alike is not in it.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _LEAST = 2
 
 
 def noise_of(measured: pd.DataFrame) -> TrialNoise | None:
-    """Of one workload point's requests (metrics.measure), from the arms that have all of its prompts; None where they
-    cannot tell: it takes two arms and two blocks.
+    """Of one workload point's requests (metrics.measure), from the arms that ran in most blocks and the prompts that
+    all of those measured; None where they cannot tell: it takes two arms and two blocks.
     """
     timed = measured[measured["step"] > 0]
-    wide = timed.groupby(["prompt_id", "arm"])["step"].mean().unstack()
-    prompts = wide.notna().sum()
-    wide = wide.loc[:, prompts == prompts.max()].dropna()
+    blocks_of = timed.groupby("arm")["block"].nunique()
+    whole = timed[timed["arm"].isin(blocks_of.index[blocks_of == blocks_of.max()])]
+    wide = whole.groupby(["prompt_id", "arm"])["step"].mean().unstack().dropna()
     blocks = measured.drop_duplicates("prompt_id").set_index("prompt_id")["block"].loc[wide.index]
     if wide.shape[1] < _LEAST or blocks.nunique() < _LEAST:
         return None
@@ -43,6 +44,7 @@ def widened(found: Interval, blocks: pd.Series[int], noise: TrialNoise | None, c
     shares = blocks.value_counts(normalize=True).to_numpy()
     error = math.sqrt(noise.variance * float((shares**2).sum()))
     reach = float(stats.t.ppf((1 + confidence) / 2, noise.degrees)) * error
-    down = math.hypot(math.log(found.estimate / found.low), reach) if found.low > 0 else math.inf
+    below = found.estimate / found.low if found.low > 0 else found.high / found.estimate
+    down = math.hypot(math.log(below), reach)
     up = math.hypot(math.log(found.high / found.estimate), reach)
     return Interval(estimate=found.estimate, low=found.estimate * math.exp(-down), high=found.estimate * math.exp(up))

@@ -258,3 +258,29 @@ def test_by_task() -> None:
     assert found.loc["chat", "acceptance_length"] == pytest.approx(2.0)
     assert found.loc["chat", "tpot_ms"] == pytest.approx(300)
     assert found["requests"].to_dict() == {"chat": 2, "code": 1}
+
+
+def test_what_the_requests_of_a_trial_share_is_in_the_intervals_of_times_and_rates() -> None:
+    plain = Arm("autoregressive", "reference", Method.AUTOREGRESSIVE)
+    rows = [
+        request(
+            arm=arm,
+            trial=f"{arm}-{block}",
+            block=block,
+            prompt_id=f"{block}-{prompt}",
+            last=1 + 2 * (1.5 if (arm, block) == ("tree", 1) else 1.0) * (1 + 0.01 * prompt),
+        )
+        for arm in ("autoregressive", "tree")
+        for block in range(3)
+        for prompt in range(6)
+    ]
+    records = [trial_record(f"{arm}-{block}", arm=arm) for arm in ("autoregressive", "tree") for block in range(3)]
+    noisy, deaf = (
+        summarise(found, records, [plain, TREE], SloSpec(), BOOTSTRAP)[1]
+        for found in (frame(*rows), frame(*rows).assign(block=0))
+    )
+    for name in ("output_tok_s", "tpot_ms"):
+        wide, narrow = getattr(noisy, name), getattr(deaf, name)
+        assert wide.estimate == narrow.estimate
+        assert wide.low < narrow.low
+        assert wide.high > narrow.high

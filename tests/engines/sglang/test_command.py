@@ -40,7 +40,7 @@ def test_the_command_says_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.speculative_algorithm is None
 
 
-def test_arms_differ_in_speculation_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arms_differ_in_speculation_and_attention_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = vars(options(PLAIN, monkeypatch))
     chain = vars(options(arm(Method.DFLASH), monkeypatch))
     assert {name: value for name, value in chain.items() if value != plain[name]} == {

@@ -53,6 +53,19 @@ def test_an_arm_that_was_dropped_on_the_way_takes_no_blocks_from_the_others() ->
     assert found.degrees == (ARMS - 2) * (BLOCKS - 1)
 
 
+def test_a_failed_request_takes_its_prompt_and_not_its_arm() -> None:
+    random = np.random.default_rng(7)
+    measured = steps(0.1 * random.standard_normal((BLOCKS, ARMS)), random)
+    whole = noise_of(measured)
+    for arm, prompt in (("arm-0", "0-1"), ("arm-1", "1-4"), ("arm-2", "3-9")):
+        measured.loc[(measured["arm"] == arm) & (measured["prompt_id"] == prompt), "step"] = float("nan")
+    found = noise_of(measured)
+    assert whole is not None
+    assert found is not None
+    assert found.degrees == whole.degrees
+    assert found.variance == pytest.approx(whole.variance, rel=0.1)
+
+
 @pytest.mark.parametrize("shape", [(1, ARMS), (BLOCKS, 1)])
 def test_one_block_or_one_arm_tells_nothing(shape: tuple[int, int]) -> None:
     measured = steps(np.zeros(shape), np.random.default_rng(6))
@@ -69,4 +82,5 @@ def test_two_errors_add_as_independent_ones_on_the_log_scale() -> None:
     assert widened(found, blocks, None, 0.95) == found
     nothing = Interval(estimate=0.0, low=0.0, high=0.0)
     assert widened(nothing, blocks, many, 0.95) == nothing
-    assert widened(Interval(estimate=1.0, low=-1.0, high=3.0), blocks, many, 0.95).low == 0.0
+    below_zero = widened(Interval(estimate=1.0, low=-1.0, high=3.0), blocks, many, 0.95)
+    assert below_zero.low == pytest.approx(1 / below_zero.high)
