@@ -10,6 +10,7 @@ from dash.development.base_component import Component
 from dashboards import text
 from dashboards.app.address import run_address
 from dashboards.app.parts import (
+    Children,
     attributes,
     badge,
     heads,
@@ -81,8 +82,13 @@ def _arms(a: Run, b: Run) -> Component:
         "Arm", "At once", "A, tok/s", "B, tok/s", "Intervals", "A, acceptance length", "B", words=("Intervals",)
     )
     table = scroll(html.Table([head, html.Tbody(rows)]), "Arms of both runs") if rows else None
-    note = "An interval knows nothing of what differs between two days; `orchestrate compare` does, by the baselines."
-    below = html.P(note if rows else "No arm was measured in both runs at one concurrency.", className="note")
+    compare = html.Code("orchestrate compare")
+    days: Children = [
+        "An interval knows nothing of what differs between two days; ",
+        compare,
+        " does, by the baselines.",
+    ]
+    below = html.P(days if rows else "No arm was measured in both runs at one concurrency.", className="note")
     return section("arms", "Arms that both measured", [table, below, *[html.P(line) for line in only]])
 
 
