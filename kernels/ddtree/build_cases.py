@@ -46,7 +46,8 @@ def attention(arch: int) -> None:
     from ddtree.triton.schedule import Config
 
     tables = tuning(arch)
-    for size, table in (*tables["attention"].items(), *tables.get("short", {}).items()):
+    parts = [tables.get(part, {}) for part in ("attention", "short", "many")]
+    for size, table in (entry for part in parts for entry in part.items()):
         for values in table.values():
             for splits, page in ((1, 1), (4, 1), (4, 64)):
                 _attend(int(size), torch.bfloat16, page, None, Config(**values), splits)

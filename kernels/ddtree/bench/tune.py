@@ -21,7 +21,7 @@ from ddtree.triton.schedule import Config
 
 SHARED = {True: 220 * 1024, False: 99 * 1024}  # bytes a block may have: Hopper, and the rest
 # (batch, context) by the part of the table that they decide.
-LOADS = {"short": ((1, 1024), (4, 1024)), "attention": ((1, 8192), (16, 4096))}
+LOADS = {"short": ((1, 1024), (4, 1024)), "attention": ((1, 8192), (16, 4096)), "many": ((16, 1024), (64, 1024))}
 HEADS = 4  # query heads a KV head of `data.attention`
 Times = dict[str, list[float]]
 
@@ -116,5 +116,5 @@ def _entries(table: dict[str, Any], part: str, size: int) -> dict[str, Any]:
     """The part's entries of a head size. A short part begins as what it replaces, so that it lacks no rows."""
     if part == "short" and str(size) not in table.setdefault("short", {}):
         table["short"][str(size)] = copy.deepcopy(table["attention"].get(str(size), {}))
-    entries: dict[str, Any] = table[part].setdefault(str(size), {})
+    entries: dict[str, Any] = table.setdefault(part, {}).setdefault(str(size), {})
     return entries

@@ -46,7 +46,9 @@ def tree_attention(
     target, packed = target_of(query.device), nodes * (heads // kv_heads)
     # With a window every row keeps its depth, for which a block of 256 rows has no registers left.
     tuned = packed if window is None else min(packed, 128)
-    config = config or config_of(target, tuned, size, query.element_size(), longest)
+    # Tiles for many requests were sought for pools of the query's type and whole heads alone.
+    requests = batch if key_pool.dtype == query.dtype and size == triton.next_power_of_2(size) else 1
+    config = config or config_of(target, tuned, size, query.element_size(), longest, requests)
     blocks = triton.cdiv(packed, config.block_m)
     if splits is None:
         tiles = triton.cdiv(longest, config.block_n)

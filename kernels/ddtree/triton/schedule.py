@@ -9,6 +9,7 @@ from ddtree.triton.device import Target, tuning
 
 MAX_SPLITS = 64
 SHORT = 2048  # tables of so many positions or fewer have tile sizes of their own, where they were tuned
+MANY = 16  # so have so many requests or more, of any length: they fill the GPU with a block of rows each
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class Config:
     registers: int = 0
 
 
-def config_of(target: Target, rows: int, size: int, itemsize: int, length: int) -> Config:
+def config_of(target: Target, rows: int, size: int, itemsize: int, length: int, requests: int) -> Config:
     """The tuned configuration: by whether the table is short, by head size (padded to a power of two), then by the rows
-    that share a KV head.
+    that share a KV head, and by whether there are many requests.
     """
     if itemsize == 4:
         return Config(16, 32, 8, 1, 2)
@@ -35,8 +36,9 @@ def config_of(target: Target, rows: int, size: int, itemsize: int, length: int) 
     table = tables["attention"][key]
     if length <= SHORT:
         table = tables.get("short", {}).get(key, table)
-    limit = next((limit for limit in sorted(map(int, table)) if rows <= limit), max(map(int, table)))
-    return Config(**table[str(limit)])
+    limit = str(next((limit for limit in sorted(map(int, table)) if rows <= limit), max(map(int, table))))
+    many = tables.get("many", {}).get(key, {}) if requests >= MANY else {}
+    return Config(**many.get(limit, table[limit]))
 
 
 def splits_of(programs: int, places: int, tiles: int, config: Config) -> int:
