@@ -9,30 +9,33 @@ measured. What moves all arms of a block alike is not in it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
+from engines.base import Arm
 from orchestrator.records import Interval
-from orchestrator.statistics import TrialNoise, trial_noise
+from orchestrator.selection import measurements
+from orchestrator.statistics import TrialNoise, shared_variance, trial_noise
 
 _LEAST = 2
 """Fewer arms or blocks cannot tell what a trial's requests share."""
 
 
-def noise_of(measured: pd.DataFrame) -> TrialNoise | None:
+def noise_of(measured: pd.DataFrame, arms: Sequence[Arm]) -> TrialNoise | None:
     """Of one workload point's requests (metrics.measure), from the arms that ran in most blocks and the prompts that
     all of those measured; None where they cannot tell: it takes two arms and two blocks.
     """
-    timed = measured[measured["step"] > 0]
-    blocks_of = timed.groupby("arm")["block"].nunique()
-    whole = timed[timed["arm"].isin(blocks_of.index[blocks_of == blocks_of.max()])]
-    wide = whole.groupby(["prompt_id", "arm"])["step"].mean().unstack().dropna()
-    blocks = measured.drop_duplicates("prompt_id").set_index("prompt_id")["block"].loc[wide.index]
-    if wide.shape[1] < _LEAST or blocks.nunique() < _LEAST:
+    blocks_of = measured[measured["step"] > 0].groupby("arm")["block"].nunique()
+    whole = [arm for arm in arms if blocks_of.get(arm.name, 0) == blocks_of.max()]
+    if len(whole) < _LEAST:
         return None
-    return trial_noise(np.log(wide.to_numpy(dtype=float)), blocks.to_numpy(dtype=np.int64))
+    found = measurements(measured, whole)
+    if len(np.unique(found.blocks)) < _LEAST:
+        return None
+    return trial_noise(np.log(found.step), found.blocks)
 
 
 def widened(found: Interval, blocks: pd.Series[int], noise: TrialNoise | None, confidence: float) -> Interval:
@@ -41,8 +44,7 @@ def widened(found: Interval, blocks: pd.Series[int], noise: TrialNoise | None, c
     """
     if noise is None or found.estimate <= 0:
         return found
-    shares = blocks.value_counts(normalize=True).to_numpy()
-    error = math.sqrt(noise.variance * float((shares**2).sum()))
+    error = math.sqrt(shared_variance(np.asarray(blocks, dtype=np.int64), noise) / 2)  # of one arm, not of two
     reach = float(stats.t.ppf((1 + confidence) / 2, noise.degrees)) * error
     below = found.estimate / found.low if found.low > 0 else found.high / found.estimate
     down = math.hypot(math.log(below), reach)

@@ -41,7 +41,7 @@ def summarise(
     if requests.empty:
         return []
     measured = measure(requests)
-    noises = {concurrency: noise_of(point) for concurrency, point in measured.groupby("concurrency")}
+    noises = {concurrency: noise_of(point, arms) for concurrency, point in measured.groupby("concurrency")}
     summaries = []
     for arm in arms:
         own = measured[measured["arm"] == arm.name]
