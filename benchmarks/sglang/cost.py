@@ -5,7 +5,8 @@ numbers (--load-format dummy): the steps cost what they would, the tokens mean n
 
     ar, dflash, ddtree-N   timed in turn by the client, over the steps that they report; then traced by SGLang at the
                            first context;
-                           ar@BACKEND and dflash@BACKEND with that attention in place of Triton's
+                           ar@BACKEND and dflash@BACKEND with that attention in place of Triton's,
+                           ddtree-N@BACKEND with that one in prefill
     ladder                 an automatic policy whose own start-up measurement is the curve: a step at every width; it
                            must have the GPU for itself
 
@@ -19,7 +20,7 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +50,7 @@ def main() -> None:
     stop_when_told()
     results: Results = json.loads(options.out.read_text()) if options.out.exists() else {}
     results |= {"shape": options.shape, "block": BLOCK, "weights": "random (SGLang's dummy format)", "tp": options.tp}
-    for key in ("dead", "points", "traces", "ladder", "texts_equal"):
+    for key in ("dead", "points", "prefill", "traces", "ladder", "texts_equal"):
         results.setdefault(key, {})
     place = _place(options)
     for names in _waves(options.servers, options.together):
@@ -118,10 +119,9 @@ def _server(name: str, place: Place, port: int) -> Server:
         return Server(arm(name, 255, policy="auto"), place, port, {"DDTREE_LADDER": LADDER})
     method, _, backend = name.partition("@")
     budget = method.partition("-")[2]
-    options: dict[str, Any] = {"attention_backend": backend} if backend else {}
-    if budget and backend:
-        raise SystemExit(f"{name}: a tree has no other attention backend")
-    subject = arm(method, int(budget)) if budget else arm(method, **options)
+    option = "prefill_attention" if budget else "attention_backend"
+    options: dict[str, Any] = {option: backend} if backend else {}
+    subject = arm(method, int(budget) if budget else None, **options)
     return Server(replace(subject, name=name), place, port)
 
 
@@ -152,6 +152,8 @@ def _measure(up: Mapping[str, Server], options: argparse.Namespace, results: Res
         results["ladder"] = json.loads(report.path(up["ladder"].port).read_text())["cost_model"]
         write(options.out, results)
     timed = {name: server for name, server in up.items() if name != "ladder"}
+    for context in options.contexts:
+        _add_prefill(timed, context, options, results)
     for batch, context in _points(options):
         _add_point(timed, batch, context, options, results)
     for batch in options.traced:
@@ -160,6 +162,25 @@ def _measure(up: Mapping[str, Server], options: argparse.Namespace, results: Res
     if "ar" in timed:
         results["texts_equal"] |= _texts(timed)
         write(options.out, results)
+
+
+def _add_prefill(timed: Mapping[str, Server], context: int, options: argparse.Namespace, results: Results) -> None:
+    found = results["prefill"].setdefault(f"context {context}", {})
+    missing = {name: server for name, server in timed.items() if name not in found}
+    if missing:
+        found |= _in_turn(
+            missing, options.rounds + 1, context, lambda server, source: _prefill_ms(server, context, source)
+        )
+        print("prefill", context, {name: round(time["median"], 2) for name, time in found.items()}, flush=True)
+        write(options.out, results)
+
+
+def _prefill_ms(server: Server, context: int, source: random.Random) -> float:
+    """From asking for one token to having it."""
+    (prompt,) = _prompts(source, 1, context)
+    began = time.perf_counter()
+    server.generate(prompt, 1, ignore_eos=True)
+    return 1000 * (time.perf_counter() - began)
 
 
 def _add_point(
@@ -175,14 +196,21 @@ def _add_point(
 
 
 def _point(servers: Mapping[str, Server], batch: int, context: int, rounds: int) -> dict[str, Any]:
-    """Median step time of each server in ms, the servers in a new order each round."""
-    source = random.Random(batch * context)
+    """Median step time of each server in ms."""
+    return _in_turn(servers, rounds, batch * context, lambda server, source: _step_ms(server, batch, context, source))
+
+
+def _in_turn(
+    servers: Mapping[str, Server], rounds: int, seed: int, measure: Callable[[Server, random.Random], float]
+) -> dict[str, Any]:
+    """The servers in a new order each round."""
+    source = random.Random(seed)
     times: dict[str, list[float]] = {name: [] for name in servers}
     for number in range(rounds + 1):
         for name in source.sample(list(servers), len(servers)):
-            step = _step_ms(servers[name], batch, context, source)
+            found = measure(servers[name], source)
             if number:  # the first round warms up
-                times[name].append(step)
+                times[name].append(found)
     return {name: {"median": statistics.median(some), "all": some} for name, some in times.items()}
 
 

@@ -57,9 +57,11 @@ class Place:
 
 
 def arm(name: str, budget: int | None = None, chain: bool = False, **options: Any) -> Arm:
-    """`ar` and `dflash` by name, on Triton attention unless told otherwise; any other name is a tree."""
+    """`ar` and `dflash` by name, any other name is a tree; on Triton attention, in a tree's prefill too, unless told
+    otherwise.
+    """
     method = {"ar": Method.AUTOREGRESSIVE, "dflash": Method.DFLASH}.get(name, Method.DDTREE)
-    attention = {} if method is Method.DDTREE else {"attention_backend": "triton"}
+    attention = {"prefill_attention": "triton"} if method is Method.DDTREE else {"attention_backend": "triton"}
     return Arm(name, "sglang", method, budget, chain, attention | options)
 
 

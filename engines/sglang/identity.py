@@ -94,6 +94,7 @@ def _settings(info: Json) -> Settings:
     graphs = (info["cuda_graph_config"] or {}).get("decode") or {}
     settings: Settings = {
         "attention_backend": info["attention_backend"],
+        "prefill_attention_backend": info["prefill_attention_backend"] or info["attention_backend"],
         "sampling_backend": info["sampling_backend"],
         "radix_cache": not info["disable_radix_cache"],
         "overlap": not info["disable_overlap_schedule"],

@@ -34,6 +34,7 @@ OPTIONS: Mapping[Method, Mapping[str, Kind]] = {
         "radix_cache": bool,
         "policy": Choice(("fixed", "auto")),
         "attention": Choice(("kernel", "stock")),
+        "prefill_attention": Choice(("ddtree", "fa3", "flashinfer", "triton")),
         "block_size": int,
         "topk": int,
     },
@@ -72,11 +73,13 @@ def flags(arm: Arm, deployment: Deployment) -> list[str]:
     """Attention and speculation. EngineError without the drafter that the arm needs.
 
     A stock arm's attention is what SGLang takes on that GPU, which is what would run in production without us, unless
-    an option names another.
+    an option names another. So is a tree's in prefill, by our plugin's choice.
     """
     tree = arm.method is Method.DDTREE
     backend = DDTREE_BACKEND if tree else arm.options.get("attention_backend")
     line = ["--attention-backend", str(backend)] if backend else []
+    if "prefill_attention" in arm.options:
+        line += ["--prefill-attention-backend", str(arm.options["prefill_attention"])]
     if not arm.speculative:
         return line
     if deployment.drafter is None:

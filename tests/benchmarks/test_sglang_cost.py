@@ -4,7 +4,7 @@ times.
 
 import random
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -33,6 +33,16 @@ def test_only_steps_at_which_all_requests_run_count(batch: int) -> None:
     assert found == pytest.approx(1000 * STEP)
 
 
-def test_a_tree_has_no_other_attention() -> None:
-    with pytest.raises(SystemExit, match="ddtree-63@fa3: a tree has no other attention backend"):
-        cost._server("ddtree-63@fa3", cast(cost.Place, None), 1)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ar", {"attention_backend": "triton"}),
+        ("dflash@fa3", {"attention_backend": "fa3"}),
+        ("ddtree-63", {"prefill_attention": "triton"}),
+        ("ddtree-63@fa3", {"prefill_attention": "fa3"}),
+    ],
+)
+def test_a_name_says_the_attention(name: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "Server", lambda subject, *_: subject)
+    found = cast(Any, cost._server(name, cast(cost.Place, None), 1))
+    assert (found.name, found.options) == (name, options)

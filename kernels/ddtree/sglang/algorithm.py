@@ -8,11 +8,10 @@ from sglang.srt.speculative.dflash_utils import parse_dflash_draft_config
 from sglang.srt.speculative.spec_registry import CustomSpecAlgo
 from sglang.srt.utils.hf_transformers_utils import get_config, get_context_length
 
-from ddtree.sglang import limits
+from ddtree.sglang import limits, prefill
 from ddtree.sglang.settings import Settings
 
 NAME = "DDTREE"
-BACKEND = "ddtree"
 _MAX_REQUESTS = 48  # SGLang's own default for block drafters
 
 
@@ -62,6 +61,7 @@ class DDTreeAlgorithm(CustomSpecAlgo):  # type: ignore[misc]
         """
         settings = Settings.of(os.environ)
         refuse(server_args)
+        prefill.hand_over(server_args)
         if settings.policy == "auto" and server_args.tp_size != 1:
             raise ValueError("DDTREE_BUDGET=auto needs --tp-size 1: ranks time their steps each for itself")
         block = settings.block_size or _block_size(server_args)
@@ -80,7 +80,8 @@ class DDTreeAlgorithm(CustomSpecAlgo):  # type: ignore[misc]
 def refuse(server_args: Any) -> None:
     """ValueError, in one line, for what DDTREE cannot do."""
     wanted = {
-        "attention_backend": BACKEND,
+        "attention_backend": prefill.BACKEND,
+        "decode_attention_backend": None,
         "speculative_draft_attention_backend": "triton",
         "grammar_backend": "none",
         "pp_size": 1,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from sglang.srt.layers.attention.hybrid_attn_backend import HybridAttnBackend
 from sglang.srt.layers.attention.triton_backend import TritonAttnBackend
 from sglang.srt.layers.radix_attention import AttentionType
 from sglang.srt.mem_cache.memory_pool import KVWriteLoc
@@ -91,6 +92,13 @@ class DDTreeAttnBackend(TritonAttnBackend):  # type: ignore[misc]
             out: torch.Tensor = super().forward_extend(q, k, v, layer, forward_batch, save_kv_cache, **kwargs)
             return out
         return attend(self, q, k, v, layer, forward_batch, self.verify.tree, kwargs)
+
+
+def verifying(backend: Any) -> DDTreeAttnBackend:
+    """Ours, of a runner whose prefill may be another's."""
+    ours = backend.decode_backend if isinstance(backend, HybridAttnBackend) else backend
+    assert isinstance(ours, DDTreeAttnBackend)
+    return ours
 
 
 class DDTreeDraftAttnBackend(TritonAttnBackend):  # type: ignore[misc]

@@ -56,7 +56,8 @@ def _register() -> None:
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
     from sglang.srt.speculative.spec_registry import get_spec
 
-    from ddtree.sglang.algorithm import BACKEND, NAME, DDTreeAlgorithm
+    from ddtree.sglang.algorithm import NAME, DDTreeAlgorithm
+    from ddtree.sglang.prefill import BACKEND
 
     if get_spec(NAME) is not None:
         return

@@ -100,6 +100,12 @@ SYMBOLS = (
     Symbol(
         "sglang.srt.layers.attention.triton_backend:ForwardMetadata", has=("kv_indices", "kv_indptr", "custom_mask")
     ),
+    Symbol(
+        "sglang.srt.layers.attention.hybrid_attn_backend:HybridAttnBackend",
+        ("model_runner", "prefill_backend", "decode_backend"),
+    ),
+    Symbol("sglang.srt.utils:is_hopper_with_cuda_12_3"),
+    Symbol("sglang.srt.utils:is_flashinfer_available"),
     Symbol("sglang.srt.layers.attention.verify_mask:VerifyMask", has=("buffer",)),
     Symbol("sglang.srt.layers.radix_attention:AttentionType", has=("ENCODER_ONLY", "DECODER")),
     Symbol("sglang.srt.mem_cache.memory_pool:KVWriteLoc", has=("loc", "swa_loc")),

@@ -25,7 +25,7 @@ from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
 from ddtree.compact import PoolTable
 from ddtree.sglang import limits, profile, report, selfcheck
-from ddtree.sglang.backends import DDTreeAttnBackend, DDTreeDraftAttnBackend
+from ddtree.sglang.backends import DDTreeAttnBackend, DDTreeDraftAttnBackend, verifying
 from ddtree.sglang.chooser import Chooser
 from ddtree.sglang.commit import Sampling
 from ddtree.sglang.heads import CandidateHead
@@ -83,7 +83,7 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
 
     def init_attention_backends(self) -> None:
         super().init_attention_backends()
-        self.backend: DDTreeAttnBackend = self.model_runner.attn_backend
+        self.backend = verifying(self.model_runner.attn_backend)
         rows = self.backend.verify.slots.shape[0]
         if self.settings.attention == "kernel":
             draft = DDTreeDraftAttnBackend(self.draft_model_runner, self.block_size, rows)

@@ -63,6 +63,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--disable-overlap-schedule", action="store_true")
     backends = ["triton", "flashinfer", "fa3"] + (["ddtree"] if _plugin() else [])
     parser.add_argument("--attention-backend", choices=backends)
+    parser.add_argument("--prefill-attention-backend", choices=backends)
     parser.add_argument("--log-level-http")
     parser.add_argument("--mem-fraction-static", type=float, default=0.8)
     parser.add_argument("--max-total-tokens", type=int)
@@ -107,6 +108,8 @@ class Server:
         options = self.options
         told = {name: value for name, value in vars(options).items() if name not in ("host", "port")}
         told["attention_backend"] = options.attention_backend or "fa3"  # as on Hopper
+        if options.speculative_algorithm == "DDTREE":
+            told["prefill_attention_backend"] = options.prefill_attention_backend or "fa3"
         if options.speculative_algorithm:
             told["speculative_draft_attention_backend"] = (
                 options.speculative_draft_attention_backend or told["attention_backend"]

@@ -60,6 +60,12 @@ async def test_the_plugin_s_words_are_in_the_identity(bench: Bench) -> None:
     assert (await bench.run(subject=tree(7, chain=True))).record.identity["chain"] is True
 
 
+async def test_the_identity_says_who_prefills(bench: Bench) -> None:
+    for subject, expected in ((PLAIN, "fa3"), (TREE, "fa3"), (tree(prefill_attention="triton"), "triton")):
+        identity = (await bench.run(subject=subject)).record.identity
+        assert identity["settings"]["prefill_attention_backend"] == expected
+
+
 async def test_every_arm_answers_the_same_longest_request(bench: Bench) -> None:
     """A tree's server is given room for a tree more, by the plugin, and serves what the others serve."""
     found = [(await bench.run(subject=subject)).record.identity["settings"]["max_context"] for subject in (CHAIN, TREE)]

@@ -34,6 +34,7 @@ INFO = {
     "mem_fraction_static",
     "model_path",
     "page_size",
+    "prefill_attention_backend",
     "quantization",
     "sampling_backend",
     "speculative_algorithm",

@@ -1,0 +1,37 @@
+"""Which attention prefills: SGLang's own choice for the GPU, behind SGLang's HybridAttnBackend.
+
+Only where a tree is verified has ours anything to give. Triton's extend kernel, which it inherits, costs a prompt more
+than what stock SGLang takes: by its launches where the prompt is short, by its matrix rate where it is long.
+"""
+
+from typing import Any
+
+from sglang.srt.utils import is_flashinfer_available, is_hopper_with_cuda_12_3
+
+BACKEND = "ddtree"
+ALLOWED = (BACKEND, "fa3", "flashinfer", "triton")
+"""Those that read and write the KV pool in SGLang's plain layout, at any page size. Ours prefills with Triton's."""
+_UNSPLIT = ("float", "float32")
+"""Types that neither FlashAttention 3 nor flashinfer computes in."""
+
+
+def hand_over(server_args: Any) -> None:
+    """Name the backend that prefills, unless the user named one, and have ours verify. ValueError for one that our KV
+    cache does not suit.
+    """
+    if server_args.prefill_attention_backend is None:
+        plain = server_args.dtype in _UNSPLIT or server_args.enable_deterministic_inference
+        server_args.prefill_attention_backend = BACKEND if plain else _usual()
+    elif server_args.prefill_attention_backend not in ALLOWED:
+        raise ValueError(
+            f"DDTREE prefills with {', '.join(ALLOWED)}, not --prefill-attention-backend "
+            f"{server_args.prefill_attention_backend!r}"
+        )
+    server_args.speculative_attention_mode = "decode"
+
+
+def _usual() -> str:
+    """What SGLang takes by itself for softmax attention over pages of 1."""
+    if is_hopper_with_cuda_12_3():
+        return "fa3"
+    return "flashinfer" if is_flashinfer_available() else BACKEND
