@@ -1,9 +1,10 @@
 """Does the decision hold what it promises? Synthetic sweeps whose truth is known, judged by the product's own code.
 
-    python -m benchmarks.statistics [--sweeps 2000] [--output benchmarks/results/statistics.json]
+    python -m benchmarks.statistics [--sweeps 2000] [--only NAME] [--output benchmarks/results/statistics.json]
 
 A sweep is drawn as log times: a prompt's length of answer, its content (how much better than on average an arm does
-on it), noise of a single request, and noise that one trial's requests share. Every case says how much of each.
+on it), noise of a single request, noise that one trial's requests share, and the luck that all trials of one engine
+start share. Every case says how much of each.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ PROMPTS = 12
 class Case:
     """`gains` are the true speed-ups of the arms beside the baseline. Noises are standard deviations of log time.
 
+    `start`: the luck of an engine start; an arm has one for all blocks or, `fresh`, one for each.
     An `adaptive` case adds blocks of 12 prompts and drops arms by the product's default rules; `blocks` and `prompts`
     are then what it has at most.
     """
@@ -54,11 +56,16 @@ class Case:
     content: float = 0.0
     skewed: bool = False
     margin: float = 0.0
+    start: float = 0.0
+    fresh: bool = False
 
     def sweep(self, draw: np.random.Generator) -> Measurements:
         shape = (self.prompts, 1 + len(self.gains))
         blocks = np.arange(self.prompts) % self.blocks
         step = draw.normal(0, self.request, shape) + draw.normal(0, self.trial, (self.blocks, shape[1]))[blocks]
+        if self.start:
+            starts = draw.normal(0, self.start, (self.blocks if self.fresh else 1, shape[1]))
+            step += starts[blocks] if self.fresh else starts
         content = draw.exponential(1, shape) - 1 if self.skewed else draw.normal(0, 1, shape)
         content[:, 0] = 0.0
         token = np.exp(step - self.content * content) / np.array([1.0, *self.gains])
@@ -138,6 +145,13 @@ CASES = (
     adaptive("drop adaptive, 12 arms", (1.03, 1.03, 1.02, 1.0, 1.0, 0.98, 0.95, 0.92, 0.9, 0.85, 0.8)),
     Case("gain, 12 equal arms", (1.2,) * 11, trial=0.01),
     Case("gain, 6 near-equal arms, content 10 %", (1.28, 1.29, 1.30, 1.30, 1.31), trial=0.01, content=0.1),
+    Case("luck, 6 equal arms, 3 % a start, kept up", (1.0,) * 5, trial=0.01, start=0.03),
+    Case("A/A, 6 arms, 3 % a start, fresh", (1.0,) * 5, trial=0.01, start=0.03, fresh=True),
+    Case("coverage, 6 arms, 3 % a start, fresh", (1.1, 1.2, 1.2, 1.3, 1.4), trial=0.01, start=0.03, fresh=True),
+    adaptive("luck adaptive, 6 equal arms, 3 %, kept up", (1.0,) * 5, margin=0.0, start=0.03),
+    adaptive("luck adaptive, the same, default margin", (1.0,) * 5, start=0.03),
+    adaptive("A/A adaptive, 6 arms, 3 % a start, fresh", (1.0,) * 5, margin=0.0, start=0.03, fresh=True),
+    adaptive("coverage adaptive, 3 % a start, fresh", (1.01, 1.02, 1.03, 1.05, 1.06), start=0.03, fresh=True),
 )
 
 
@@ -194,8 +208,12 @@ def _lost(case: Case, truth: dict[str, float], sweep: Judged) -> float:
 def failures(case: Case, outcome: Outcome) -> list[str]:
     """Which promise the case breaks. `sight` promises nothing: it shows what a sweep of the default size can see.
 
-    `wide` need only not be narrow: with 3 degrees of freedom, no noise of trials cannot be told from a little.
+    `wide` need only not be narrow: with 3 degrees of freedom, no noise of trials cannot be told from a little. `luck`
+    promises nothing either: it shows what an engine's luck does where the engine is kept up over all blocks.
     """
+    kind = case.name.split(",")[0].split(" ")[0]
+    if kind == "luck":
+        return []
     promises = {
         "A/A": (outcome.winners <= 0.05, "false winners above 5 %"),
         "coverage": (0.93 <= outcome.coverage <= 0.97, "coverage outside 93 to 97 %"),
@@ -205,7 +223,7 @@ def failures(case: Case, outcome: Outcome) -> list[str]:
         "power": (outcome.winners >= 0.9, "power below 90 %"),
         "gain": (abs(outcome.gain) <= 0.3 and abs(outcome.winner_gain or 0.0) <= 0.3, "gain off by more than 0.3 %"),
     }
-    kept, reason = promises[case.name.split(",")[0].split(" ")[0]]
+    kept, reason = promises[kind]
     broken = [] if kept else [reason]
     return broken + ["a fast arm lost in more than 5 %"] * (outcome.lost > DROP_ERROR)
 
@@ -216,13 +234,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", type=Path)
     parser.add_argument("--only", default="", help="cases with this in their name")
     options = parser.parse_args(arguments)
+    settings = _settings(options.sweeps)
+    earlier = _earlier(options.output, settings) if options.only else {}
     print(f"{options.sweeps} sweeps a case, {RESAMPLES} resamples, 95 % intervals\n")
     print(
         f"{'case':<46}{'winners %':>10}{'coverage %':>11}{'gain error %':>13}{'of winners':>11}{'width %':>9}"
         f"{'blocks':>8}{'dropped %':>10}{'lost %':>8}"
     )
     began = time.perf_counter()
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number, case in enumerate(CASES):
         if options.only not in case.name:
             continue
@@ -231,7 +251,10 @@ def main(arguments: Sequence[str]) -> int:
         rows.append({"case": asdict(case), "outcome": asdict(outcome), "broken": broken})
         print(_line(case, outcome, broken), flush=True)
     if options.output:
-        options.output.write_text(json.dumps(_document(options.sweeps, time.perf_counter() - began, rows), indent=1))
+        seconds = round(earlier.get("seconds", 0.0) + time.perf_counter() - began, 1)
+        cases = _in_order([*earlier.get("cases", []), *rows])
+        document = {"command": COMMAND} | settings | {"seconds": seconds, "cases": cases}
+        options.output.write_text(json.dumps(document, indent=1))
     return int(any(row["broken"] for row in rows))
 
 
@@ -242,10 +265,26 @@ def _line(case: Case, outcome: Outcome, broken: Sequence[str]) -> str:
     return f"{case.name:<46}{numbers}{winner_gain:>11}{outcome.width:>9.1f}{effort}  {'; '.join(broken)}"
 
 
-def _document(sweeps: int, seconds: float, rows: Sequence[object]) -> dict[str, object]:
+def _settings(sweeps: int) -> dict[str, Any]:
+    """What all cases of a file must share."""
     versions = {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__}
-    settings = {"sweeps": sweeps, "resamples": RESAMPLES, "seconds": round(seconds, 1)}
-    return {"command": COMMAND, "versions": versions, **settings, "cases": rows}
+    return {"versions": versions, "sweeps": sweeps, "resamples": RESAMPLES}
+
+
+def _earlier(output: Path | None, settings: dict[str, Any]) -> dict[str, Any]:
+    """What `output` holds, where it was run in the same way; some cases alone then take their place in it."""
+    if output is None or not output.exists():
+        return {}
+    found: dict[str, Any] = json.loads(output.read_text())
+    if {name: found[name] for name in settings} != settings:
+        raise SystemExit(f"{output}: its cases were run in another way than these would be; run all of them")
+    return found
+
+
+def _in_order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The last row of each case there is, in the order of the cases."""
+    last = {row["case"]["name"]: row for row in rows}
+    return [last[case.name] for case in CASES if case.name in last]
 
 
 def _gain_error(points: Sequence[PointDecision], truth: dict[str, float]) -> float:

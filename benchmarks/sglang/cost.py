@@ -7,6 +7,7 @@ numbers (--load-format dummy): the steps cost what they would, the tokens mean n
                            first context;
                            ar@BACKEND and dflash@BACKEND with that attention in place of Triton's,
                            ddtree-N@BACKEND with that one in prefill
+    chain-N                ddtree-N forced to verify what dflash drafts: tokens cost alike only where no expert is chosen
     ladder                 an automatic policy whose own start-up measurement is the curve: a step at every width; it
                            must have the GPU for itself
 
@@ -121,7 +122,7 @@ def _server(name: str, place: Place, port: int) -> Server:
     budget = method.partition("-")[2]
     option = "prefill_attention" if budget else "attention_backend"
     options: dict[str, Any] = {option: backend} if backend else {}
-    subject = arm(method, int(budget) if budget else None, **options)
+    subject = arm(method, int(budget) if budget else None, method.startswith("chain"), **options)
     return Server(replace(subject, name=name), place, port)
 
 

@@ -1,7 +1,7 @@
 """What the requests of one trial share, such as the host's speed while it ran, in the intervals of one arm's numbers.
 
 Resampling an arm's prompts cannot see it: on a host whose speed changes by the minute a step of one arm took 4.5 to
-7.8 ms in three trials (ddtree-31 at 4 at once, sglang-sweep-h200.json), and the interval of its tok/s from prompts
+7.8 ms in three trials (ddtree-31 at 4 at once, sglang-sweep-five-h200.json), and the interval of its tok/s from prompts
 alone was 2,589 to 2,825. It is estimated as the verdict's is (`statistics.trial_noise`), over all arms that were
 measured. What moves all arms of a block alike is not in it.
 """

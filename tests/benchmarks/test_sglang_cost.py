@@ -40,9 +40,12 @@ def test_only_steps_at_which_all_requests_run_count(batch: int) -> None:
         ("dflash@fa3", {"attention_backend": "fa3"}),
         ("ddtree-63", {"prefill_attention": "triton"}),
         ("ddtree-63@fa3", {"prefill_attention": "fa3"}),
+        ("chain-15", {"prefill_attention": "triton"}),
     ],
 )
-def test_a_name_says_the_attention(name: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_says_the_attention_and_the_shape(
+    name: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cost, "Server", lambda subject, *_: subject)
     found = cast(Any, cost._server(name, cast(cost.Place, None), 1))
-    assert (found.name, found.options) == (name, options)
+    assert (found.name, found.options, found.chain) == (name, options, name == "chain-15")
