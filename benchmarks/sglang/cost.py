@@ -7,7 +7,7 @@ numbers (--load-format dummy): the steps cost what they would, the tokens mean n
                            first context;
                            ar@BACKEND and dflash@BACKEND with that attention in place of Triton's,
                            ddtree-N@BACKEND with that one in prefill
-    chain-N                ddtree-N forced to verify what dflash drafts: tokens cost alike only where no expert is chosen
+    chain-N                ddtree-N that verifies what dflash drafts: where experts are chosen, tokens do not cost alike
     ladder                 an automatic policy whose own start-up measurement is the curve: a step at every width; it
                            must have the GPU for itself
 
