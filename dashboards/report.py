@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import plotly.graph_objects as go
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from dashboards import explain, text
+from dashboards import explain, servers, text
 from dashboards.equivalence import passages, worst
+from dashboards.facts import flatten
 from dashboards.figures import divergence_gaps
 from dashboards.run import Run, load_run
 from dashboards.story import Plate, chapters
@@ -30,7 +28,6 @@ from orchestrator.records import TrialState
 from orchestrator.store import RunStore, write_text
 
 _MOST_PASSAGES = 40
-_PACKAGES = re.compile(r"inputs\.engines\.[^.]+\.packages")
 
 
 def write_report(store: RunStore, path: Path) -> Path:
@@ -73,6 +70,7 @@ def render(run: Run) -> str:
         passages=list(zip(divergences, passages(divergences, run.requests, references(run)), strict=True)),
         bad_trials=[trial for trial in run.trials if trial.state is not TrialState.VALID],
         environment=list(flatten(run.environment)),
+        servers=servers.words(run),
         command=_command(run),
         style=Markup(asset("templates/report.css")),  # noqa: S704  # a file of ours
         scripts=[Markup(script) for script in scripts],  # noqa: S704  # Plotly's and ours
@@ -88,18 +86,6 @@ def embed(figure: go.Figure) -> Markup:
     for character in "<>&":
         data = data.replace(character, f"\\u{ord(character):04x}")
     return Markup(data)  # noqa: S704  # the three characters that mean something to HTML are gone
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested values as dotted names and texts. Of an engine's packages the number: their digest stands beside it."""
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if _PACKAGES.fullmatch(name) and value:
-            yield name, f"{len(value)} installed"
-        elif isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{name}.")
-        else:
-            yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def gap_plate(run: Run) -> Plate | None:

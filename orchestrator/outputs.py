@@ -51,7 +51,8 @@ class Crossing(Record):
     """Up to which concurrency `arm` is faster than `against`.
 
     `concurrency` is where the speed-up passes 1, interpolated on logarithmic scales; None unless it does so within the
-    range measured. Its interval's end is the end of that range where draws do not cross at all.
+    range measured. Its interval's end is the end of that range where draws do not cross at all. `sure_to`: the highest
+    concurrency measured up to which it pays by as many draws as the confidence says; None where not even at the lowest.
     """
 
     arm: str
@@ -60,6 +61,7 @@ class Crossing(Record):
     concurrency: Interval | None
     measured_from: int
     measured_to: int
+    sure_to: int | None = None
 
 
 class Rate(Record):

@@ -25,7 +25,7 @@ from dashboards.app.parts import (
 )
 from dashboards.app.runs_page import diff_form
 from dashboards.explain import headline
-from dashboards.report import flatten
+from dashboards.facts import flatten
 from dashboards.run import Run
 from orchestrator.records import ArmSummary, Interval
 

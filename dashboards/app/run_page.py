@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from dashboards import explain, text
+from dashboards import explain, servers, text
 from dashboards.app.address import Query, number, run_address, trees_address
 from dashboards.app.arms import arms_section
 from dashboards.app.choices import choices, select
@@ -16,7 +16,7 @@ from dashboards.app.parts import attributes, badge, fact, heads, problem_box, pr
 from dashboards.app.places import Places
 from dashboards.app.plots import plates
 from dashboards.app.promotion import promotion_section
-from dashboards.report import flatten
+from dashboards.facts import flatten
 from dashboards.run import Run
 from dashboards.story import LIMITS, Chapter, chapters
 from orchestrator.records import Decision, TrialState
@@ -154,4 +154,21 @@ def _environment(run: Run) -> Component:
     rows = [row(name, prose(value)) for name, value in flatten(facts)]
     table = scroll(html.Table(html.Tbody(rows), className="compact environment"), "Environment") if rows else None
     sweep = html.Details([html.Summary("Sweep file"), html.Pre(html.Code(run.sweep_text), tabIndex="0")])
-    return section("environment", "Where it ran", [table, sweep])
+    return section("environment", "Where it ran", [*_servers(run), table, sweep])
+
+
+def _servers(run: Run) -> list[Component]:
+    said = servers.words(run)
+    if not said.arms:
+        return []
+    names = [html.Th([swatch(arm), arm.name], scope="col", className="word") for arm in said.arms]
+    head = html.Thead(html.Tr([html.Th("Setting", scope="col"), *names]))
+    body = [row(name, *(word(text) for text in texts)) for name, texts in said.differ.items()]
+    table = html.Table([head, html.Tbody(body)], className="compact")
+    same = "; ".join(f"{name} {text}" for name, text in said.same.items())
+    return [
+        html.H3("What the servers said of themselves"),
+        *([scroll(table, "Servers")] if said.differ else []),
+        *([html.P(f"The same for all: {same}.", className="note")] if same else []),
+        html.H3("The machine"),
+    ]

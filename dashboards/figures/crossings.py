@@ -18,7 +18,8 @@ _ROW_PX = 40
 
 def payoff_ranges(crossings: Sequence[Crossing], styles: Styles) -> go.Figure:
     """A row an arm: a line over the concurrencies at which it is faster than what it is held against, ended by the
-    crossing with its interval where there is one. Crossings against one arm."""
+    crossing with its interval where there is one, and where that cannot be told by the last at which it surely is.
+    Crossings against one arm."""
     rows = [found for name in styles for found in crossings if found.arm == name]
     figure = canvas(96 + _ROW_PX * max(len(rows), 1), styles, right=24)
     low = min((row.measured_from for row in rows), default=1)
@@ -36,8 +37,12 @@ def payoff_ranges(crossings: Sequence[Crossing], styles: Styles) -> go.Figure:
 def _row(figure: go.Figure, row: Crossing, styles: Styles) -> None:
     style = styles[row.arm]
     where, crossed = row.concurrency, row.payoff is Payoff.CROSSES
-    says = f"until {where.estimate:.1f} ({bounds(where, 1)})" if where and crossed else row.payoff.value
-    ends = {Payoff.THROUGHOUT: row.measured_to, Payoff.CROSSES: where.estimate if where else row.measured_from}
+    says = f"until {where.estimate:.1f} ({bounds(where, 1)})" if where and crossed else _word(row)
+    ends = {
+        Payoff.THROUGHOUT: row.measured_to,
+        Payoff.CROSSES: where.estimate if where else row.measured_from,
+        Payoff.UNDECIDED: row.sure_to or row.measured_from,
+    }
     begin, end = float(row.measured_from), float(ends.get(row.payoff, row.measured_from))
     low_half = end < math.sqrt(row.measured_from * row.measured_to)
     figure.add_scatter(
@@ -55,6 +60,12 @@ def _row(figure: go.Figure, row: Crossing, styles: Styles) -> None:
         hoverinfo="text",
         cliponaxis=False,
     )
+
+
+def _word(row: Crossing) -> str:
+    if row.payoff is Payoff.UNDECIDED and row.sure_to is not None:
+        return f"up to {row.sure_to}; beyond it {row.payoff.value}"
+    return row.payoff.value
 
 
 def _point(value: float) -> Interval:

@@ -12,8 +12,9 @@ from dashboards.theme import Styles
 
 
 def goodput_against_limit(curves: pd.DataFrame, styles: Styles, limit: str, asked: float | None = None) -> go.Figure:
-    """Requests a second within a limit of `limit` (ttft, tpot or e2e), a line an arm; the reader moves the limit, which
-    begins at the `asked` ms. `curves` has columns arm, limit, ms and rps, of one concurrency."""
+    """Requests a second within a limit of `limit` (ttft, tpot or e2e), a line an arm, which stays where it is once all
+    were in time; the reader moves the limit, which begins at the `asked` ms. `curves` has columns arm, limit, ms and
+    rps, of one concurrency, each arm's in ascending order."""
     figure = canvas(430, styles)
     own = curves[curves["limit"] == limit]
     most = max(float(own["ms"].max()), asked or 0.0)
@@ -23,9 +24,10 @@ def goodput_against_limit(curves: pd.DataFrame, styles: Styles, limit: str, aske
         line = own[own["arm"] == name]
         if line.empty:
             continue
+        beyond = [most] if float(line["ms"].iloc[-1]) < most else []
         figure.add_scatter(
-            x=line["ms"].tolist(),
-            y=line["rps"].tolist(),
+            x=[*line["ms"], *beyond],
+            y=[*line["rps"], *line["rps"].tail(len(beyond))],
             mode="lines",
             line={"color": style.color, "width": 2, "dash": style.dash},
             name=style.label,

@@ -28,7 +28,10 @@ def _outputs(run: Run) -> list[Plate]:
     plates = []
     found = run.outputs.crossings
     for number, against in enumerate(dict.fromkeys(crossing.against for crossing in found), 1):
-        caption = "Where an arm’s bar ends, the other has caught up; the whisker is the interval of that place."
+        caption = (
+            "Where an arm’s bar ends, the other has caught up, with the interval of that place, or it is no longer "
+            "sure that the arm pays."
+        )
         ranges = figures.payoff_ranges([c for c in found if c.against == against], run.styles)
         plates.append(Plate(f"payoff-{number}", f"How long it pays against {against}", caption, ranges))
     if run.outputs.rates:

@@ -63,8 +63,20 @@ def crossing(
         middle = float(_first_fall(at, means[None])[0])
         where = Interval(estimate=math.exp(middle), low=math.exp(min(low, middle)), high=math.exp(max(high, middle)))
     return Crossing(
-        arm=arm, against=against, payoff=payoff, concurrency=where, measured_from=levels[0], measured_to=levels[-1]
+        arm=arm,
+        against=against,
+        payoff=payoff,
+        concurrency=where,
+        measured_from=levels[0],
+        measured_to=levels[-1],
+        sure_to=_sure_to(levels, draws, confidence),
     )
+
+
+def _sure_to(levels: Sequence[int], draws: Floats, confidence: float) -> int | None:
+    """The last level up to which all gains are above 0 in a share of the draws of at least `confidence`."""
+    shares = (np.logical_and.accumulate(draws > 0, axis=1)).mean(axis=0)
+    return max((level for level, share in zip(levels, shares, strict=True) if share >= confidence), default=None)
 
 
 def _payoff(at: Floats, means: Floats, crossed: Floats, confidence: float) -> Payoff:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dashboards.report import embed, flatten, render, write_report
+from dashboards.facts import flatten
+from dashboards.report import embed, render, write_report
 from dashboards.run import Run, load_run
 from dashboards.table import arm_groups
 from dashboards.theme import ArmKey, arm_styles

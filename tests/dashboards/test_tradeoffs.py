@@ -111,6 +111,7 @@ def test_payoff_ranges_end_where_an_arm_stops_paying(load_run_of_many: Run) -> N
         crossing("ddtree-budget=7", Payoff.THROUGHOUT),
         crossing("ddtree-budget=15", Payoff.NEVER),
         crossing("ddtree-budget=31", Payoff.UNDECIDED),
+        crossing("ddtree-budget=63", Payoff.UNDECIDED).model_copy(update={"sure_to": 4}),
     ]
     figure = figures.payoff_ranges(found, load_run_of_many.styles)
     ends = {trace.name: (list(trace.x), trace.text[1]) for trace in figure.data}
@@ -119,6 +120,7 @@ def test_payoff_ranges_end_where_an_arm_stops_paying(load_run_of_many: Run) -> N
         "ddtree-budget=7": ([1, 16], "pays throughout"),
         "ddtree-budget=15": ([1, 1], "never pays"),
         "ddtree-budget=31": ([1, 1], "cannot be told"),
+        "ddtree-budget=63": ([1, 4], "up to 4; beyond it cannot be told"),
     }
     (crossed,) = named(figure, "dflash")
     assert list(crossed.error_x.array) == pytest.approx([0, 0.53])
@@ -187,6 +189,8 @@ def test_goodput_and_depth_figures_hold_their_frames(load_run_of_many: Run) -> N
     curves = pd.DataFrame({"arm": "dflash", "limit": "tpot", "ms": [0.0, 10.0], "rps": [0.0, 2.0]})
     (line,) = figures.goodput_against_limit(curves, load_run_of_many.styles, "tpot").data
     assert (list(line.x), list(line.y)) == ([0.0, 10.0], [0.0, 2.0])
+    (line,) = figures.goodput_against_limit(curves, load_run_of_many.styles, "tpot", asked=50.0).data
+    assert (list(line.x), list(line.y)) == ([0.0, 10.0, 50.0], [0.0, 2.0, 2.0])
     assert len(figures.goodput_against_limit(curves, load_run_of_many.styles, "ttft").data) == 0
     depths = pd.DataFrame({"arm": "dflash", "task": ["a", "a", "b"], "depth": [1, 2, 1], "share": [0.5, 0.2, 0.9]})
     (heat,) = figures.acceptance_by_task_and_depth(depths, load_run_of_many.styles, "dflash").data

@@ -102,7 +102,7 @@ def crossed(*gains: Estimate, levels: tuple[int, ...] = (1, 4, 16, 64)) -> Any:
 def test_the_crossover_is_where_the_speedup_falls_to_one() -> None:
     """From 1.1 at 4 to 1/1.1 at 16: halfway on both logarithms, so at 8."""
     found = crossed(gain(1.5), gain(1.1), gain(1 / 1.1), gain(0.6))
-    assert found.payoff is Payoff.CROSSES
+    assert (found.payoff, found.sure_to) == (Payoff.CROSSES, 4)
     assert found.concurrency.estimate == pytest.approx(8.0)
     spread = stats.norm.ppf(0.975) * math.log(4) * 0.01 / math.log(1.21) / math.sqrt(2)
     assert math.log(found.concurrency.high / 8) == pytest.approx(spread, rel=0.15)
@@ -122,16 +122,20 @@ def test_the_crossovers_interval_covers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("speedups", "error", "payoff"),
+    ("speedups", "error", "payoff", "sure_to"),
     [
-        ((1.5, 1.4, 1.3, 1.2), 0.01, Payoff.THROUGHOUT),
-        ((0.9, 0.8, 0.7, 0.6), 0.01, Payoff.NEVER),
-        ((1.3, 1.2, 1.1, 1.01), 0.05, Payoff.UNDECIDED),
+        ((1.5, 1.4, 1.3, 1.2), 0.01, Payoff.THROUGHOUT, 64),
+        ((0.9, 0.8, 0.7, 0.6), 0.01, Payoff.NEVER, None),
+        ((1.3, 1.2, 1.1, 1.01), 0.05, Payoff.UNDECIDED, 16),
+        ((1.3, 1.02, 1.3, 1.3), 0.05, Payoff.UNDECIDED, 1),
+        ((1.02, 1.3, 1.3, 1.3), 0.05, Payoff.UNDECIDED, None),
     ],
 )
-def test_where_nothing_crosses_the_line_says_so(speedups: tuple[float, ...], error: float, payoff: Payoff) -> None:
+def test_where_nothing_crosses_the_line_says_so(
+    speedups: tuple[float, ...], error: float, payoff: Payoff, sure_to: int | None
+) -> None:
     found = crossed(*(gain(value, error) for value in speedups))
-    assert (found.payoff, found.concurrency) == (payoff, None)
+    assert (found.payoff, found.concurrency, found.sure_to) == (payoff, None, sure_to)
     assert (found.measured_from, found.measured_to) == (1, 64)
 
 
