@@ -3,11 +3,11 @@
 Without weights: SGLang fills a model of the given shape, and a DFlash drafter of five layers and block 16, with random
 numbers (--load-format dummy): the steps cost what they would, the tokens mean nothing. `--together` servers at a time:
 
-    ar, dflash, ddtree-N   timed in turn by the client, over the steps that they report; then traced by SGLang at the
-                           first context;
+    ar, dflash, ddtree-N   timed in turn by the client: the first token of one prompt of each context, then steps, over
+                           those that they report; then traced by SGLang at the first context;
                            ar@BACKEND and dflash@BACKEND with that attention in place of Triton's,
                            ddtree-N@BACKEND with that one in prefill
-    chain-N                ddtree-N that verifies what dflash drafts: where experts are chosen, tokens do not cost alike
+    chain-15               ddtree-15 that verifies what dflash drafts: experts make one token dearer than another
     ladder                 an automatic policy whose own start-up measurement is the curve: a step at every width; it
                            must have the GPU for itself
 
@@ -120,7 +120,7 @@ def _server(name: str, place: Place, port: int) -> Server:
         return Server(arm(name, 255, policy="auto"), place, port, {"DDTREE_LADDER": LADDER})
     method, _, backend = name.partition("@")
     budget = method.partition("-")[2]
-    option = "prefill_attention" if budget else "attention_backend"
+    option = "prefill_attention_backend" if budget else "attention_backend"
     options: dict[str, Any] = {option: backend} if backend else {}
     subject = arm(method, int(budget) if budget else None, method.startswith("chain"), **options)
     return Server(replace(subject, name=name), place, port)
@@ -130,7 +130,9 @@ def _missing(name: str, options: argparse.Namespace, results: Results) -> bool:
     """Whether something of this server's is not in the results yet."""
     if name == "ladder":
         return not results["ladder"]
-    return any(name not in results["points"].get(_key(*point), {}) for point in _points(options))
+    wanted = [results["points"].get(_key(*point), {}) for point in _points(options)]
+    wanted += [results["prefill"].get(_context_key(context), {}) for context in options.contexts]
+    return any(name not in found for found in wanted)
 
 
 def _points(options: argparse.Namespace) -> list[tuple[int, int]]:
@@ -140,7 +142,11 @@ def _points(options: argparse.Namespace) -> list[tuple[int, int]]:
 
 
 def _key(batch: int, context: int) -> str:
-    return f"batch {batch} context {context}"
+    return f"batch {batch} {_context_key(context)}"
+
+
+def _context_key(context: int) -> str:
+    return f"context {context}"
 
 
 def _waves(names: list[str], together: int) -> Iterator[list[str]]:
@@ -166,7 +172,7 @@ def _measure(up: Mapping[str, Server], options: argparse.Namespace, results: Res
 
 
 def _add_prefill(timed: Mapping[str, Server], context: int, options: argparse.Namespace, results: Results) -> None:
-    found = results["prefill"].setdefault(f"context {context}", {})
+    found = results["prefill"].setdefault(_context_key(context), {})
     missing = {name: server for name, server in timed.items() if name not in found}
     if missing:
         found |= _in_turn(

@@ -58,11 +58,12 @@ class Place:
 
 def arm(name: str, budget: int | None = None, chain: bool = False, **options: Any) -> Arm:
     """`ar` and `dflash` by name, any other name is a tree; on Triton attention, in a tree's prefill too, unless told
-    otherwise.
+    otherwise. An option that is None is left to SGLang.
     """
     method = {"ar": Method.AUTOREGRESSIVE, "dflash": Method.DFLASH}.get(name, Method.DDTREE)
-    attention = {"prefill_attention": "triton"} if method is Method.DDTREE else {"attention_backend": "triton"}
-    return Arm(name, "sglang", method, budget, chain, attention | options)
+    where = "prefill_attention_backend" if method is Method.DDTREE else "attention_backend"
+    given = {name: value for name, value in ({where: "triton"} | options).items() if value is not None}
+    return Arm(name, "sglang", method, budget, chain, given)
 
 
 class Server:

@@ -2,8 +2,10 @@
 
 In float16, every arm's greedy token ids must be those of plain decoding on the same SGLang: chain, trees, and a tree
 under hard conditions (radix cache, pages of 64, chunked prefill, a small KV pool and requests retracted all the time).
-The chain must take DFlash's very steps. Sampled, tokens after a tree step have plain sampling's distribution. A
-corrupted or stale mask must keep the server from serving. A load of mixed lengths and aborts must leak nothing.
+Prompts are prefilled by Triton's kernel, as plain decoding's are, but for the tree of 63 and the hard conditions: by
+what SGLang takes on the GPU. The chain must take DFlash's very steps. Sampled, tokens after a tree step have plain
+sampling's distribution. A corrupted or stale mask must keep the server from serving. A load of mixed lengths and aborts
+must leak nothing.
 
 Parts already in FILE are not run again; each is written as soon as it is there.
 """
@@ -97,8 +99,8 @@ def _servers(options: argparse.Namespace, wanted: set[str]) -> dict[str, Server]
         "dflash": (arm("dflash"), exact, None),
         "chain": (arm("chain", 7, chain=True), exact, None),
         "tree-15": (arm("tree-15", 15), exact, None),
-        "tree-63": (arm("tree-63", 63), exact, None),
-        "hard": (arm("hard", 31, radix_cache=True), hard, RETRACTING),
+        "tree-63": (arm("tree-63", 63, prefill_attention_backend=None), exact, None),
+        "hard": (arm("hard", 31, radix_cache=True, prefill_attention_backend=None), hard, RETRACTING),
         "auto": (arm("auto", 63, policy="auto"), half, None),
     }
     ports = dict(zip(subjects, range(31000, 32000, 20), strict=False))

@@ -34,7 +34,7 @@ OPTIONS: Mapping[Method, Mapping[str, Kind]] = {
         "radix_cache": bool,
         "policy": Choice(("fixed", "auto")),
         "attention": Choice(("kernel", "stock")),
-        "prefill_attention": Choice(("ddtree", "fa3", "flashinfer", "triton")),
+        "prefill_attention_backend": Choice(("ddtree", "fa3", "flashinfer", "triton")),
         "block_size": int,
         "topk": int,
     },
@@ -78,8 +78,8 @@ def flags(arm: Arm, deployment: Deployment) -> list[str]:
     tree = arm.method is Method.DDTREE
     backend = DDTREE_BACKEND if tree else arm.options.get("attention_backend")
     line = ["--attention-backend", str(backend)] if backend else []
-    if "prefill_attention" in arm.options:
-        line += ["--prefill-attention-backend", str(arm.options["prefill_attention"])]
+    if prefill := arm.options.get("prefill_attention_backend"):
+        line += ["--prefill-attention-backend", str(prefill)]
     if not arm.speculative:
         return line
     if deployment.drafter is None:

@@ -25,6 +25,8 @@ _POLL_S = 0.3
 _LOG_LINES = 60
 _LISTEN = "0A"
 _SAME_AS_MEASURED = ("engine", "version", "method", "budget", "chain", "block_size", "dtype", "attention_backend")
+_SETTINGS_AS_MEASURED = ("prefill_attention_backend",)
+"""Of the settings, those of which another one would be another engine; where the measured server said them."""
 
 Say = Callable[[str], None]
 
@@ -162,8 +164,11 @@ async def _check(site: Site, release: Release, replica: Replica) -> None:
         check_identity(identity, record.arm, site.deployment(release))
     except EngineError as error:
         raise PromotionError(f"{_of(replica)}: {error}") from error
-    for name in _SAME_AS_MEASURED:
-        measured, actual = record.identity.get(name), getattr(identity, name)
+    settings = record.identity.get("settings")
+    told = settings if isinstance(settings, Mapping) else {}
+    pairs = [(name, record.identity.get(name), getattr(identity, name)) for name in _SAME_AS_MEASURED]
+    pairs += [(name, told[name], identity.settings.get(name)) for name in _SETTINGS_AS_MEASURED if name in told]
+    for name, measured, actual in pairs:
         if measured != actual:
             raise PromotionError(f"{_of(replica)} says {name} = {actual!r}, the measured server said {measured!r}")
 

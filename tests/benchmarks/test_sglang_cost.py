@@ -38,9 +38,9 @@ def test_only_steps_at_which_all_requests_run_count(batch: int) -> None:
     [
         ("ar", {"attention_backend": "triton"}),
         ("dflash@fa3", {"attention_backend": "fa3"}),
-        ("ddtree-63", {"prefill_attention": "triton"}),
-        ("ddtree-63@fa3", {"prefill_attention": "fa3"}),
-        ("chain-15", {"prefill_attention": "triton"}),
+        ("ddtree-63", {"prefill_attention_backend": "triton"}),
+        ("ddtree-63@fa3", {"prefill_attention_backend": "fa3"}),
+        ("chain-15", {"prefill_attention_backend": "triton"}),
     ],
 )
 def test_a_name_says_the_attention_and_the_shape(

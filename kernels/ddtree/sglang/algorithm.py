@@ -81,7 +81,6 @@ def refuse(server_args: Any) -> None:
     """ValueError, in one line, for what DDTREE cannot do."""
     wanted = {
         "attention_backend": prefill.BACKEND,
-        "decode_attention_backend": None,
         "speculative_draft_attention_backend": "triton",
         "grammar_backend": "none",
         "pp_size": 1,
@@ -95,6 +94,8 @@ def refuse(server_args: Any) -> None:
         "disaggregation_mode": "null",
         "speculative_draft_window_size": None,
     }
+    if server_args.decode_attention_backend not in (None, prefill.BACKEND):
+        raise ValueError(f"DDTREE takes no --decode-attention-backend {server_args.decode_attention_backend!r}")
     for name, value in wanted.items():
         actual = getattr(server_args, name)
         if (actual or None) != (value or None):

@@ -95,9 +95,10 @@ class DDTreeAttnBackend(TritonAttnBackend):  # type: ignore[misc]
 
 
 def verifying(backend: Any) -> DDTreeAttnBackend:
-    """Ours, of a runner whose prefill may be another's."""
+    """Ours, of a runner whose prefill may be another's. RuntimeError where there is none."""
     ours = backend.decode_backend if isinstance(backend, HybridAttnBackend) else backend
-    assert isinstance(ours, DDTreeAttnBackend)
+    if not isinstance(ours, DDTreeAttnBackend):
+        raise RuntimeError(f"SGLang wrapped DDTREE's attention in a {type(backend).__name__}")
     return ours
 
 

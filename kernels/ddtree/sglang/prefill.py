@@ -1,7 +1,7 @@
-"""Which attention prefills: SGLang's own choice for the GPU, behind SGLang's HybridAttnBackend.
+"""Which attention prefills, behind SGLang's HybridAttnBackend.
 
-Only where a tree is verified has ours anything to give. Triton's extend kernel, which it inherits, costs a prompt more
-than what stock SGLang takes: by its launches where the prompt is short, by its matrix rate where it is long.
+Only where a tree is verified has ours anything to give. Triton's extend kernel, which it inherits, takes longer for a
+prompt than what stock SGLang takes by itself.
 """
 
 from typing import Any
@@ -10,18 +10,17 @@ from sglang.srt.utils import is_flashinfer_available, is_hopper_with_cuda_12_3
 
 BACKEND = "ddtree"
 ALLOWED = (BACKEND, "fa3", "flashinfer", "triton")
-"""Those that read and write the KV pool in SGLang's plain layout, at any page size. Ours prefills with Triton's."""
-_UNSPLIT = ("float", "float32")
-"""Types that neither FlashAttention 3 nor flashinfer computes in."""
+"""Those that read and write the KV pool in SGLang's plain layout. Ours prefills with Triton's kernel."""
+_WIDE = ("float", "float32")
+"""A type that neither FlashAttention 3 nor flashinfer computes in."""
 
 
 def hand_over(server_args: Any) -> None:
-    """Name the backend that prefills, unless the user named one, and have ours verify. ValueError for one that our KV
-    cache does not suit.
+    """Name the backend that prefills, unless the user named one, and have ours verify, whatever
+    --speculative-attention-mode says. ValueError for one that our KV cache does not suit.
     """
     if server_args.prefill_attention_backend is None:
-        plain = server_args.dtype in _UNSPLIT or server_args.enable_deterministic_inference
-        server_args.prefill_attention_backend = BACKEND if plain else _usual()
+        server_args.prefill_attention_backend = BACKEND if server_args.dtype in _WIDE else _usual()
     elif server_args.prefill_attention_backend not in ALLOWED:
         raise ValueError(
             f"DDTREE prefills with {', '.join(ALLOWED)}, not --prefill-attention-backend "
@@ -31,7 +30,7 @@ def hand_over(server_args: Any) -> None:
 
 
 def _usual() -> str:
-    """What SGLang takes by itself for softmax attention over pages of 1."""
+    """What SGLang takes by itself, but for cards where that stores the cache otherwise (B200)."""
     if is_hopper_with_cuda_12_3():
         return "fa3"
     return "flashinfer" if is_flashinfer_available() else BACKEND

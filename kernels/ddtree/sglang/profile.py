@@ -31,7 +31,9 @@ def measure(worker: "DDTreeWorker") -> CostModel:
 
 
 def _contexts(worker: "DDTreeWorker", requests: int, width: int) -> list[int]:
-    """Two, as far apart as the model and the KV cache let them be; the requests share the prefix that is read."""
+    """Two, as far apart as the model and the KV cache let them be; the requests share the prefix that is read, and
+    differ in their last tokens, which choose a mixture's experts.
+    """
     room = worker.model_runner.max_total_num_tokens - requests * _room(worker, width)
     far = min(FAR, worker.model_runner.model_config.context_len // 2, room)
     return [NEAR, far] if far > 2 * NEAR else [NEAR]
@@ -45,7 +47,7 @@ def _room(worker: "DDTreeWorker", width: int) -> int:
 def _step_ms(worker: "DDTreeWorker", lane: "Lane", requests: int, context: int) -> float:
     scratch = Scratch(worker, requests, _room(worker, lane.width), shared=context)
     lengths = torch.full((requests,), context, device=scratch.device)
-    last = torch.ones_like(lengths)
+    last = torch.arange(1, requests + 1, device=scratch.device)
     with torch.inference_mode():
         for _ in range(WARM):
             scratch.step(lane, lengths, last)

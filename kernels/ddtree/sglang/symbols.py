@@ -155,7 +155,7 @@ SYMBOLS = (
     Symbol("sglang.srt.model_executor.model_runner:ModelRunnerOutput", has=("logits_output", "can_run_graph")),
     Symbol(
         "sglang.srt.sampling.sampling_batch_info:SamplingBatchInfo",
-        has=("temperatures", "top_ps", "top_ks", "min_ps", "sampling_seed", "is_all_greedy"),
+        has=("temperatures", "top_ps", "top_ks", "min_ps", "is_all_greedy"),
     ),
     Symbol(
         "sglang.srt.mem_cache.kv_index_translator:KVIndexTranslator.bind_own_plan",

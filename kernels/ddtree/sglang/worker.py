@@ -299,9 +299,7 @@ class DDTreeWorker(DFlashWorkerV2):  # type: ignore[misc]
         apply_dflash_verify_logits_adjustments(next_token_logits=logits, sampling_info=sampling, draft_token_num=width)
         if sampling.is_all_greedy:
             return True
-        seeds = sampling.sampling_seed
-        if seeds is None:
-            first = (self.target_worker.random_seed * 1_000_003 + self._steps) * self.sampling.seeds.shape[0] % 2**62
-            seeds = torch.arange(first, first + requests.count, device=self.device)
+        first = (self.target_worker.random_seed * 1_000_003 + self._steps) * self.sampling.seeds.shape[0] % 2**62
+        seeds = torch.arange(first, first + requests.count, device=self.device)
         self.sampling.fill(sampling.temperatures, sampling.top_ps, sampling.min_ps, sampling.top_ks, seeds)
         return False

@@ -22,8 +22,7 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Choose:
         monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.delitem(sys.modules, "ddtree.sglang.prefill", raising=False)
         prefill = importlib.import_module("ddtree.sglang.prefill")
-        plain = {"prefill_attention_backend": None, "dtype": "auto", "enable_deterministic_inference": False}
-        arguments = SimpleNamespace(**plain | given)
+        arguments = SimpleNamespace(**{"prefill_attention_backend": None, "dtype": "auto"} | given)
         for _ in range(2):  # SGLang asks in each of its processes, of arguments that were settled already
             prefill.hand_over(arguments)
         return arguments
@@ -38,7 +37,6 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Choose:
         ({"flashinfer": True}, "flashinfer"),
         ({}, "ddtree"),
         ({"hopper": True, "dtype": "float32"}, "ddtree"),
-        ({"hopper": True, "enable_deterministic_inference": True}, "ddtree"),
         ({"hopper": True, "prefill_attention_backend": "flashinfer"}, "flashinfer"),
         ({"hopper": True, "prefill_attention_backend": "ddtree"}, "ddtree"),
     ],

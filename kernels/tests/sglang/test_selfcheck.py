@@ -136,7 +136,11 @@ def test_costs_are_measured_for_every_lane_and_captured_size(selfcheck: Any, mon
     clock = SimpleNamespace(record=lambda: None, synchronize=lambda: None, elapsed_time=lambda _: next(spans))
     monkeypatch.setattr(torch.cuda, "Event", lambda **_: clock)
     worker = Worker(4, [4, 9], [1, 4], requests=5)
+    step, asked = worker.step, []
+    worker.step = lambda requests, lane: (asked.append(requests.last.tolist()), step(requests, lane))[1]  # type: ignore[method-assign]
     points = profile.measure(worker).points  # type: ignore[arg-type]
+    assert {len(tokens) for tokens in asked} == {1, 4}
+    assert all(len(set(tokens)) == len(tokens) for tokens in asked), "the same token chooses the same experts"
     assert {(size, width) for size, width, _ in points} == {(1, 4), (4, 4), (1, 9), (4, 9)}
     assert set(points.values()) == {8.0 / profile.TIMED}
     assert not worker.model_runner.req_to_token_pool.req_to_token.any()

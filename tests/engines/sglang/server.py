@@ -109,7 +109,8 @@ class Server:
         told = {name: value for name, value in vars(options).items() if name not in ("host", "port")}
         told["attention_backend"] = options.attention_backend or "fa3"  # as on Hopper
         if options.speculative_algorithm == "DDTREE":
-            told["prefill_attention_backend"] = options.prefill_attention_backend or "fa3"
+            usual = "flashinfer" if SCRIPT == "other_prefill" else "fa3"
+            told["prefill_attention_backend"] = options.prefill_attention_backend or usual
         if options.speculative_algorithm:
             told["speculative_draft_attention_backend"] = (
                 options.speculative_draft_attention_backend or told["attention_backend"]

@@ -61,7 +61,7 @@ async def test_the_plugin_s_words_are_in_the_identity(bench: Bench) -> None:
 
 
 async def test_the_identity_says_who_prefills(bench: Bench) -> None:
-    for subject, expected in ((PLAIN, "fa3"), (TREE, "fa3"), (tree(prefill_attention="triton"), "triton")):
+    for subject, expected in ((PLAIN, "fa3"), (TREE, "fa3"), (tree(prefill_attention_backend="triton"), "triton")):
         identity = (await bench.run(subject=subject)).record.identity
         assert identity["settings"]["prefill_attention_backend"] == expected
 

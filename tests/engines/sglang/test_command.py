@@ -59,7 +59,7 @@ def test_options_become_flags_and_variables(monkeypatch: pytest.MonkeyPatch) -> 
     found = options(arm(Method.DFLASH, block_size=4, attention_backend="fa3", radix_cache=True), monkeypatch)
     assert (found.speculative_dflash_block_size, found.disable_radix_cache) == (4, False)
     assert (found.attention_backend, found.speculative_draft_attention_backend) == ("fa3", "fa3")
-    found = options(tree(prefill_attention="flashinfer"), monkeypatch)
+    found = options(tree(prefill_attention_backend="flashinfer"), monkeypatch)
     assert (found.attention_backend, found.prefill_attention_backend) == ("ddtree", "flashinfer")
     told = ENGINE.env(tree(31, chain=True, attention="stock", block_size=4, topk=6), deployment())
     assert {name: told[name] for name in told if name.startswith("DDTREE")} == {
@@ -108,8 +108,8 @@ def test_a_release_listens_where_it_is_told() -> None:
         (tree(attention_backend="fa3"), "no option 'attention_backend' for ddtree"),
         (tree(policy="clever"), "option 'policy' of engine sglang must be fixed or auto, got 'clever'"),
         (tree(attention=1), "must be kernel or stock, got 1"),
-        (tree(prefill_attention="fa4"), "must be ddtree or fa3 or flashinfer or triton, got 'fa4'"),
-        (arm(Method.DFLASH, prefill_attention="fa3"), "no option 'prefill_attention' for dflash"),
+        (tree(prefill_attention_backend="fa4"), "must be ddtree or fa3 or flashinfer or triton, got 'fa4'"),
+        (arm(Method.DFLASH, prefill_attention_backend="fa3"), "no option 'prefill_attention_backend' for dflash"),
         (tree(topk=0), "must be a positive integer, got 0"),
         (tree(topk=True), "must be a positive integer, got True"),
         (arm(Method.DFLASH, radix_cache="yes"), "must be true or false, got 'yes'"),

@@ -62,6 +62,7 @@ def release(tmp_path: Path, made: dict[str, Release]) -> Release:
     arm = acting.tree(15)
     identity = {"engine": "sglang", "version": server.VERSION, "method": "ddtree", "budget": 15, "chain": False}
     identity |= {"block_size": BLOCK, "dtype": "bfloat16", "attention_backend": "ddtree"}
+    identity |= {"settings": {"prefill_attention_backend": "fa3", "kv_tokens": 9}}
     changes = {"arm": arm, "deployment": deployed, "identity": identity, "gpu": "H200", "gpus": 2}
     smoke = [_prompt(f"p{number}") for number in range(4)]
     steps = (TOKENS - 1) // (server.ACCEPTED + 1)
@@ -145,6 +146,8 @@ def test_a_release_of_sglang_comes_to_a_host_behind_ssh(
         assert (bench.serving(), bench.shares()) == (old.id, {old.id: 100.0})
         with pytest.raises(PromotionError, match=r"ready: .*the ddtree plugin says 15"):
             bench.promote(release, environment={"SCRIPTED_SGLANG": "other_budget"})
+        with pytest.raises(PromotionError, match=r"prefill_attention_backend = 'flashinfer', the measured .* 'fa3'"):
+            bench.promote(release, environment={"SCRIPTED_SGLANG": "other_prefill"})
         assert load.failures == []
     assert release.name in bench.promote(release)
     serving = bench.standing().serving
