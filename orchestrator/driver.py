@@ -2,7 +2,7 @@
 
 A unit stays on one slot and keeps its order, because its trials are paired. A trial that does not count is run once
 more, on a fresh engine unless only the machine was disturbed; how it ends then is stored, and the sweep goes on. A slot
-that is lost for good leaves the rest of its unit to the others.
+that is lost for good leaves the rest of its unit to the others. With `blocks.fresh` no engine outlives its block.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from rich.console import Console
 from rich.text import Text
@@ -46,7 +47,8 @@ def run_sweep(plan: Plan, store: RunStore, choice: Choice, console: Console, lim
     cannot be written, every trial of the first units failed, or every slot was lost.
     """
     planned = due(plan, store.looks())
-    measure_units(store, choice, console, remaining(planned, store.finished()), count(planned), limits=limits)
+    left, fresh = remaining(planned, store.finished()), plan.spec.blocks.fresh
+    measure_units(store, choice, console, left, count(planned), limits=limits, fresh=fresh)
 
 
 def add_blocks(
@@ -61,9 +63,10 @@ def add_blocks(
 
     `failed`: arms that did not pass the equivalence gate, with the reason.
     """
-    units = next_round(plan, store, failed, lambda line: console.print(Text(line), soft_wrap=True))
-    planned = count(due(plan, store.looks()))
-    measure_units(store, choice, console, units, planned, lambda say: next_round(plan, store, failed, say), limits)
+    more = partial(next_round, plan, store, failed)
+    units = more(lambda line: console.print(Text(line), soft_wrap=True))
+    planned, fresh = count(due(plan, store.looks())), plan.spec.blocks.fresh
+    measure_units(store, choice, console, units, planned, more, limits, fresh)
 
 
 def measure_units(
@@ -74,16 +77,17 @@ def measure_units(
     total: int,
     more: More = lambda _: [],
     limits: Limits | None = None,
+    fresh: bool = False,
 ) -> None:
     """Measure units, and those that `more` adds when they are done. `total`: trials, with those measured before.
 
-    `more` is given where to say why. Errors as `run_sweep`.
+    `more` is given where to say why. `fresh`: as in `BlockSpec`. Errors as `run_sweep`.
     """
     if not units:
         return
     with Progress(console, total, total - count(units)) as progress:
         try:
-            asyncio.run(_Sweep(store, units, progress, more).run(choice, limits or Limits()))
+            asyncio.run(_Sweep(store, choice, units, progress, more, fresh).run(limits or Limits()))
         except KeyboardInterrupt:
             done = f"{len(store.finished())} of {progress.total}"
             progress.say(f"stopped; {done} trials are stored: --resume goes on with the rest")
@@ -91,20 +95,28 @@ def measure_units(
 
 
 class _Sweep:
-    def __init__(self, store: RunStore, units: Sequence[Unit], progress: Progress, more: More) -> None:
+    def __init__(
+        self, store: RunStore, choice: Choice, units: Sequence[Unit], progress: Progress, more: More, fresh: bool
+    ) -> None:
         self._store = store
+        self._choice = choice
         self._units = deque(units)
         self._progress = progress
         self._more = more
+        self._fresh = fresh
+        self._blocks: dict[str, int] = {}
+        """The block that each slot was last at."""
         self._current: dict[str, Trial] = {}
         self._unfailed = {trial.digest for unit in units[:TELLING_UNITS] for trial in unit.trials}
 
-    async def run(self, choice: Choice, limits: Limits) -> None:
-        async with open_slots(choice, min(choice.slots, len(self._units)), limits, self._progress.say) as slots:
+    async def run(self, limits: Limits) -> None:
+        most = min(self._choice.slots, len(self._units))
+        async with open_slots(self._choice, most, limits, self._progress.say) as slots:
             watcher = asyncio.create_task(self._watch(slots))
             try:
-                if choice.resident > 1:
-                    await self._prepare(slots)
+                if self._choice.resident > 1:  # a slot's first unit begins with other arms than its neighbour's
+                    first = zip(slots, self._units, strict=False)
+                    await asyncio.gather(*(self._prepare(slot, unit) for slot, unit in first))
                 while self._units:
                     slots = await self._share(slots)
                     if not self._units:
@@ -114,18 +126,23 @@ class _Sweep:
                 watcher.cancel()
                 await asyncio.gather(watcher, return_exceptions=True)
 
-    async def _prepare(self, slots: Sequence[SlotHandle]) -> None:
-        """Start what will stay up before the first trial: side by side, which the trials would do one by one. A slot's
-        first unit begins with other arms than its neighbour's. Who does not get ready is told of, and starts again when
-        its turn comes.
+    async def _prepare(self, slot: SlotHandle, unit: Unit) -> None:
+        """Start anew what will stay up for a unit: side by side, which its trials would do one by one. Where only one
+        stays, its trial starts it. Who does not get ready is told of, and starts again when its turn comes.
         """
-        first = list(zip(slots, self._units, strict=False))
-        for slot, unit in first:
-            self._progress.slot(slot.label, unit.trials[0], "starting the engines", time.time())
-        starting = (slot.prepare([(trial.arm, trial.deployment) for trial in unit.trials]) for slot, unit in first)
-        for (slot, _), lines in zip(first, await asyncio.gather(*starting), strict=True):
-            for line in lines:
-                self._progress.say(f"{slot.label}: {line}")
+        began = time.monotonic()
+        self._progress.slot(slot.label, unit.trials[0], "starting the engines", time.time())
+        staying = unit.trials if self._choice.resident > 1 else ()
+        for line in await slot.prepare([(trial.arm, trial.deployment) for trial in staying]):
+            self._progress.say(f"{slot.label}: {line}")
+        if self._fresh:
+            self._progress.waited(time.monotonic() - began)
+
+    async def _go_on(self, slot: SlotHandle, unit: Unit) -> None:
+        """Leave no engine up from another block, where none is to outlive its own."""
+        before, self._blocks[slot.label] = self._blocks.get(slot.label, unit.block), unit.block
+        if self._fresh and unit.block != before:
+            await self._prepare(slot, unit)
 
     async def _share(self, slots: Sequence[SlotHandle]) -> list[SlotHandle]:
         """Hand out the units until none is left. Returns the slots that are; a lost one has given its unit back."""
@@ -148,6 +165,7 @@ class _Sweep:
             for number, trial in enumerate(unit.trials):
                 self._current[slot.label] = trial
                 try:
+                    await self._go_on(slot, unit)
                     await self._trial(slot, trial)
                 except SlotLostError as error:
                     self._units.appendleft(replace(unit, trials=unit.trials[number:]))

@@ -50,8 +50,8 @@ class SlotHandle:
             self.name = await self._actor.open.remote()
 
     async def prepare(self, arms: Sequence[tuple[Arm, Deployment]]) -> list[str]:
-        """Have the engines of these arms up, as many as the profile lets stay. A line for each that did not get ready.
-        An actor that dies of it is a new one afterwards; SlotLostError when there can be no new one.
+        """Have new engines of these arms up, as many as the profile lets stay, and no older one. A line for each that
+        did not get ready. An actor that dies of it is a new one afterwards; SlotLostError when there can be no new one.
         """
         try:
             with _heard("the slot's actor died while it started its engines"):

@@ -56,7 +56,9 @@ class Slot:
         return self.name
 
     async def prepare(self, arms: Sequence[tuple[Arm, Deployment]]) -> list[str]:
-        """Have the engines of these arms up before the first trial, as many as may stay. A line for each other."""
+        """Have new engines of these arms up, as many as may stay, and no older one. A line for each not ready."""
+        self._doing("stopping the engines")
+        await self._residents.stop_all()
         self._doing("starting the engines")
         lines = await self._residents.bring_up_together(arms)
         self._doing("idle")

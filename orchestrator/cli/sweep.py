@@ -78,6 +78,7 @@ def plan(
     profile: Profile = "auto",
     overrides: Overrides = None,
     tok_s: Annotated[float, typer.Option(min=0.1, help="Assumed tokens/s of one request, for the estimate.")] = 40.0,
+    start_s: Annotated[float, typer.Option(min=0.0, help="Assumed seconds of an engine start, likewise.")] = 60.0,
     as_json: Json = False,
 ) -> None:
     """Show what a sweep of FILE would run, without starting anything."""
@@ -96,7 +97,7 @@ def plan(
     else:
         line = f"profile {profile}: as asked for"
     planned = _plan(spec, profile, _resolve_or_note, promised)
-    summary = _summary(planned, tok_s)
+    summary = _summary(planned, tok_s, start_s)
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
         return
@@ -110,8 +111,9 @@ def plan(
         console.print(f"a search of {minutes:g} GPU-minutes first; its trees join these arms", highlight=False)
     console.print(
         f"{_at_most(planned)}{summary['trials']} trials of {summary['requests_per_arm']} requests an arm in "
-        f"{summary['max_blocks']} blocks; "
-        f"at most {summary['slot_hours']:.2f} slot-hours at {tok_s:g} tok/s a request (an assumption: --tok-s)",
+        f"{summary['max_blocks']} blocks{' with new engines for each' if spec.blocks.fresh else ''}, "
+        f"{summary['starts']} engine starts on one slot; at most {summary['slot_hours']:.2f} slot-hours "
+        f"at {tok_s:g} tok/s a request and {start_s:g} s a start (assumptions: --tok-s, --start-s)",
         highlight=False,
     )
 
@@ -200,17 +202,23 @@ def _longest(trial: Trial, tok_s: float) -> float:
     return max(busy, trial.arrivals[-1].at if trial.arrivals else 0.0)
 
 
-def _summary(plan: Plan, tok_s: float) -> dict[str, float | int | str | list[str]]:
-    seconds = sum(_longest(trial, tok_s) for trial in plan.trials)
+def _summary(plan: Plan, tok_s: float, start_s: float) -> dict[str, float | int | str | list[str]]:
+    from orchestrator.residents import starts
+
+    blocks = plan.spec.blocks
+    started = starts(plan.units, plan.spec.profiles[plan.profile].resident, blocks.fresh)
+    seconds = sum(_longest(trial, tok_s) for trial in plan.trials) + started * start_s
     return {
         "profile": plan.profile,
         "arms": [arm.name for arm in plan.arms],
         "prompt_set": f"{plan.prompt_set.name}@{plan.prompt_set.version[:12]}",
-        "blocks": plan.spec.blocks.count,
-        "max_blocks": plan.spec.blocks.max,
+        "blocks": blocks.count,
+        "max_blocks": blocks.max,
+        "fresh": blocks.fresh,
         "concurrency": ", ".join(map(str, plan.spec.workload.concurrency)),
         "requests_per_arm": sum(len(t.prompts) for t in plan.trials) // len(plan.arms),
         "trials": len(plan.trials),
+        "starts": started,
         "slot_hours": seconds / 3600,
         "digest": plan.digest,
     }

@@ -1,9 +1,10 @@
-"""The driver with slots that answer from a script: no Ray, no engine."""
+"""The driver with slots that answer from a script, without an engine, and with one slot and the fake engine: no Ray."""
 
 import asyncio
 import contextlib
 import errno
 import io
+import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,19 +14,24 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from engines.base import Arm, Deployment, SpecCounters
-from orchestrator import driver
+from engines.base import Arm, Deployment, Engine, SpecCounters
+from orchestrator import driver, process
+from orchestrator.cluster import Choice
 from orchestrator.driver import run_sweep
 from orchestrator.errors import InputError
 from orchestrator.measure import Measurement, failed
 from orchestrator.plan import Plan, Trial
 from orchestrator.pool import SlotLostError
+from orchestrator.progress import Progress
 from orchestrator.records import TrialRecord, TrialState, request_frame
+from orchestrator.residents import starts
 from orchestrator.rounds import remaining
+from orchestrator.slots import Slot
 from orchestrator.spec import dump_spec
 from orchestrator.store import RunStore
 from orchestrator.times import now
-from tests.orchestrator.acting import CHOICE, plain, sweep_plan
+from tests.orchestrator.acting import ANY_LOAD, CHOICE, MATCH, deployment, plain, sweep_plan
+from tests.orchestrator.processes import VARIABLE
 
 ARMS = [plain(), {"method": "dflash"}, {"method": "ddtree", "budget": 7}]
 Script = Callable[[Trial, int], Measurement]
@@ -51,16 +57,22 @@ def valid(trial: Trial) -> Measurement:
 
 
 class ScriptedSlot:
+    """`prepares`: after how many trials, and for which arms. The prepare of number `lost_at` finds the slot lost."""
+
     def __init__(self, index: int, script: Script) -> None:
         self.label = self.name = f"slot-{index}"
         self._script = script
         self.seconds = 0.0
         self.ran: list[Trial] = []
-        self.prepared: list[str] = []
+        self.prepares: list[tuple[int, list[str]]] = []
+        self.lost_at = -1
 
     async def prepare(self, arms: Sequence[tuple[Arm, Deployment]]) -> list[str]:
-        self.prepared = [arm.name for arm, _ in arms]
-        return [f"{self.prepared[-1]} did not get ready beside the others: no memory"]
+        names = [arm.name for arm, _ in arms]
+        self.prepares.append((len(self.ran), names))
+        if len(self.prepares) == self.lost_at:
+            raise SlotLostError("gone while its engines started")
+        return [f"{name} did not get ready beside the others: no memory" for name in names[-1:]]
 
     async def run(self, trial: Trial) -> Measurement:
         self.ran.append(trial)
@@ -79,13 +91,14 @@ class Bench:
         self.slots: list[ScriptedSlot] = []
         self.script: Script = lambda trial, _: valid(trial)
         self.count = self.resident = 1
+        self.lost_at = -1
         self.seconds = 0.0
         monkeypatch.setattr(driver, "open_slots", self._open)
 
     @contextlib.asynccontextmanager
-    async def _open(self, *_: object) -> AsyncIterator[list[ScriptedSlot]]:
+    async def _open(self, choice: Choice, *_: object) -> AsyncIterator[list[Any]]:
         self.slots = [ScriptedSlot(index, self.script) for index in range(self.count)]
-        self.slots[-1].seconds = self.seconds
+        self.slots[-1].seconds, self.slots[-1].lost_at = self.seconds, self.lost_at
         yield self.slots
 
     def sweep(self) -> None:
@@ -114,10 +127,127 @@ def test_slots_start_side_by_side_with_the_arms_that_they_measure_first_and_no_t
     bench.count = bench.resident = 2
     bench.sweep()
     orders = [[trial.arm.name for trial in slot.ran] for slot in bench.slots]
-    assert [slot.prepared for slot in bench.slots] == orders
+    assert [slot.prepares for slot in bench.slots] == [[(0, order)] for order in orders]
     assert all(one != other for one, other in zip(*orders, strict=True))
-    told = {f"{slot.label}: {slot.prepared[-1]} did not get ready beside the others: no memory" for slot in bench.slots}
+    last = {slot.label: order[-1] for slot, order in zip(bench.slots, orders, strict=True)}
+    told = {f"{label}: {arm} did not get ready beside the others: no memory" for label, arm in last.items()}
     assert told <= set(bench.lines)
+
+
+def block_plan(fresh: bool, **changes: Any) -> Plan:
+    return sweep_plan(ARMS, blocks={"count": 4, "seed": 5, "fresh": fresh}, **changes)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("resident", [1, 2])
+def test_a_slot_that_goes_on_to_another_block_starts_its_engines_anew_where_that_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resident: int, fresh: bool
+) -> None:
+    workload = {"prompts": {"count": 8}, "max_tokens": 12, "concurrency": [1, 2]}
+    bench = Bench(tmp_path, monkeypatch, block_plan(fresh, workload=workload))
+    bench.resident = resident
+    waited: list[float] = []
+    monkeypatch.setattr(Progress, "waited", lambda _, seconds: waited.append(seconds))
+    bench.sweep()
+    orders = [[trial.arm.name for trial in unit.trials] for unit in bench.plan.units]
+    staying = [order if resident > 1 else [] for order in orders]
+    first = [(0, staying[0])] if resident > 1 else []
+    later = [(6 * block, staying[2 * block]) for block in (1, 2, 3)] if fresh else []
+    assert bench.slots[0].prepares == first + later, "both points of a block have the same engines"
+    assert bench.slots[0].ran == list(bench.plan.trials)
+    assert len(waited) == (len(bench.slots[0].prepares) if fresh else 0), "what comes once is in no estimate"
+
+
+def changes_of_block(slot: ScriptedSlot) -> list[int]:
+    return [n for n, (one, next_) in enumerate(itertools.pairwise(slot.ran), 1) if one.block != next_.block]
+
+
+def test_a_slot_lost_while_its_engines_start_anew_leaves_the_whole_unit_to_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch, block_plan(fresh=True))
+    bench.count, bench.lost_at = 2, 1
+    bench.sweep()
+    assert bench.store.finished() == {trial.digest for trial in bench.plan.trials}
+    kept, lost = bench.slots
+    assert len(lost.ran) == 3
+    assert "lost: slot-1: gone while its engines started" in bench.lines
+    assert [after for after, _ in kept.prepares] == changes_of_block(kept) == [3, 6]
+
+
+def test_the_rest_of_a_lost_slots_block_has_engines_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path, monkeypatch, block_plan(fresh=True))
+    bench.count = 2
+    fatal = bench.plan.trials[1]
+
+    def script(trial: Trial, _: int) -> Measurement:
+        if trial == fatal and not bench.slots[1].ran.count(trial):
+            raise SlotLostError("the node died")
+        return valid(trial)
+
+    bench.script = script
+    bench.sweep()
+    other = bench.slots[1]
+    assert [after for after, _ in other.prepares] == changes_of_block(other)
+    assert other.ran.index(fatal) in changes_of_block(other)
+    assert bench.store.finished() == {trial.digest for trial in bench.plan.trials}
+
+
+class EngineBench(Bench):
+    """One slot with the fake engine, in this process. `started`: the arms that engines were started for."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
+        super().__init__(folder, monkeypatch, plan)
+        self.started: list[str] = []
+        spawn = process.spawn
+
+        def counted(engine: Engine, arm: Arm, *rest: Any) -> process.EngineProcess:
+            self.started.append(arm.name)
+            return spawn(engine, arm, *rest)
+
+        monkeypatch.setattr(process, "spawn", counted)
+
+    @contextlib.asynccontextmanager
+    async def _open(self, choice: Choice, *_: object) -> AsyncIterator[list[Any]]:
+        slot: Any = Slot("slot-0", MATCH, ANY_LOAD, resident=choice.resident)
+        slot.label = await slot.open()
+        yield [slot]
+        await slot.close()
+
+
+ENGINES = [
+    plain(ready_after_s=0.01),
+    {"method": "dflash", "name": "chain", "options": {"ready_after_s": 0.02}},
+    {"method": "ddtree", "name": "tree", "budget": 7, "options": {"ready_after_s": 0.02}},
+]
+"""Two processes: chain and tree share one."""
+
+
+@pytest.mark.parametrize(
+    ("resident", "fresh", "whole", "resumed"), [(1, False, 5, 1), (1, True, 7, 2), (2, False, 2, 1), (2, True, 6, 2)]
+)
+def test_engine_starts_of_a_sweep_and_of_one_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str, resident: int, fresh: bool, whole: int, resumed: int
+) -> None:
+    plan = sweep_plan(
+        ENGINES,
+        deployment(environment={VARIABLE: mark}),
+        workload={"prompts": {"count": 6}, "max_tokens": 4},
+        warmup={"min_requests": 1, "max_requests": 1},
+        blocks={"count": 3, "seed": 5, "fresh": fresh},
+    )
+    bench = EngineBench(tmp_path, monkeypatch, plan)
+    bench.resident = resident
+    bench.sweep()
+    assert bench.store.finished() == {trial.digest for trial in plan.trials}
+    assert len(bench.started) == starts(plan.units, resident, fresh) == whole
+    bench.started.clear()
+    for trial in plan.trials:
+        if trial.arm.name == "tree" and trial.block != 1:
+            (bench.store.trials.folder / trial.digest / "trial.json").unlink()
+    bench.sweep()
+    assert bench.started == ["tree"] * resumed
+    assert bench.store.finished() == {trial.digest for trial in plan.trials}
 
 
 def test_a_unit_stays_on_its_slot_in_its_order(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ class Bench:
         self.gains = dict(CLOSE)
         self.broken: set[str] = set()
         self.ran: list[Trial] = []
+        self.renewed: list[int] = []
         self.output = io.StringIO()
         self.label = self.name = "slot-0"
         monkeypatch.setattr(driver, "open_slots", self._open)
@@ -50,6 +52,10 @@ class Bench:
     @contextlib.asynccontextmanager
     async def _open(self, *_: object) -> AsyncIterator[list[Any]]:
         yield [self]
+
+    async def prepare(self, _: object) -> list[str]:
+        self.renewed.append(len(self.ran))
+        return []
 
     async def run(self, trial: Trial) -> Measurement:
         self.ran.append(trial)
@@ -115,6 +121,18 @@ def test_a_close_sweep_adds_blocks_and_drops_the_hopeless(bench: Bench) -> None:
     found = bench.decision()
     assert found.points[0].excluded["ddtree-budget=15"].startswith("dropped after 4 blocks: ")
     assert found.invalid_trials == []
+
+
+def test_added_blocks_have_fresh_engines_too_where_that_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch, fresh=True)
+    bench.sweep()
+    assert len(bench.store.looks()) > 2
+    changes = [n for n, (one, other) in enumerate(itertools.pairwise(bench.ran), 1) if one.block != other.block]
+    opened = next(n for n, trial in enumerate(bench.ran) if trial.block == 4)  # slots open anew, and have no engine
+    assert bench.renewed == [n for n in changes if n != opened]
+    assert max(bench.renewed) > opened
 
 
 def test_a_killed_sweep_goes_on_where_it_was(bench: Bench) -> None:

@@ -74,6 +74,12 @@ def test_what_decides_a_trial_changes_its_digest_and_a_place_does_not() -> None:
     assert not set(base) & {t.digest for t in plan(workload=workload(max_tokens=13)).trials}
 
 
+def test_a_sweep_with_fresh_engines_is_another_run_of_the_same_trials() -> None:
+    kept, fresh = (plan(blocks={"count": 2, "seed": 5, "fresh": fresh}) for fresh in (False, True))
+    assert kept.trials == fresh.trials
+    assert kept.digest == plan().digest != fresh.digest
+
+
 def test_another_accelerator_is_another_measurement() -> None:
     local = fake_sweep()["profiles"]["local"]
     plans = [plan(profiles={"local": local | {"match": {"accelerator": kind}}}) for kind in ("H200", "RTX-PRO-6000")]

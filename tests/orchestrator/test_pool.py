@@ -87,6 +87,17 @@ async def test_whatever_takes_the_actor_costs_one_trial(actors: list[Actor], los
     assert again == "measured"
 
 
+async def test_an_actor_that_dies_while_its_engines_start_is_told_of_and_replaced(actors: list[Actor]) -> None:
+    actors += [actor(prepare=raising(LOSSES[0])), actor(prepare=raising(LOSSES[1])), actor(open=raising(LOSSES[0]))]
+    slot = SlotHandle(0, CHOICE, ANY_LOAD)
+    await slot.open()
+    (line,) = await slot.prepare([])
+    assert line.startswith("the slot's actor died while it started its engines: Task was killed")
+    assert "\n" not in line
+    with pytest.raises(SlotLostError, match="the object store"):
+        await slot.prepare([])
+
+
 @pytest.mark.parametrize("second", [ray.exceptions.RaySystemError("no\nplace"), EngineError(NO_GPU)])
 async def test_a_slot_that_cannot_be_opened_again_is_lost(actors: list[Actor], second: Exception) -> None:
     actors += [actor(run=raising(LOSSES[0])), actor(open=raising(second))]

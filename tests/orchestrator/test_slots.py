@@ -65,6 +65,23 @@ async def test_the_engine_stays_for_the_next_trial_that_can_share_it(slot: Slot,
     assert servers(mark) != first
 
 
+async def test_engines_are_prepared_anew_and_none_of_before_is_left(mark: str) -> None:
+    slot = Slot("slot-0", MATCH, ANY_LOAD, resident=2)
+    heard: list[str] = []
+    slot._doing = heard.append  # type: ignore[method-assign, assignment]
+    arms = [(t.arm, t.deployment) for t in (marked_trial(mark), marked_trial(mark, ready_after_s=0.01))]
+    assert await slot.prepare(arms) == []
+    first = set(servers(mark))
+    assert await slot.prepare(arms) == []
+    second = set(servers(mark))
+    assert (len(first), len(second), first & second) == (2, 2, set())
+    assert heard == ["stopping the engines", "starting the engines", "idle"] * 2
+    assert await slot.prepare([]) == []
+    assert servers(mark) == []
+    assert (await slot.run(marked_trial(mark))).record.state is TrialState.VALID
+    await slot.close()
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

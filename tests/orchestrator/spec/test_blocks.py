@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.spec import load_spec
+from orchestrator.spec import BlockSpec, load_spec
 from tests.orchestrator.sweeps import fake_sweep, write_sweep
 
 
@@ -17,6 +17,7 @@ from tests.orchestrator.sweeps import fake_sweep, write_sweep
         ({"count": 8, "max": 4}, "blocks: `max` must be between `count`, 8, and 64, not 4"),
         ({"max": 65}, "blocks: `max` must be between `count`, 4, and 64, not 65"),
         ({"step": 0}, "blocks.step: Input should be greater than or equal to 1"),
+        ({"fresh": "always"}, "blocks.fresh: Input should be a valid boolean"),
     ],
 )
 def test_bad_blocks_are_one_line(tmp_path: Path, blocks: dict[str, Any], complaint: str) -> None:
@@ -24,3 +25,7 @@ def test_bad_blocks_are_one_line(tmp_path: Path, blocks: dict[str, Any], complai
         load_spec(write_sweep(tmp_path, fake_sweep(blocks=blocks)))
     assert complaint in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_engines_are_kept_unless_fresh_ones_are_asked_for() -> None:
+    assert (BlockSpec().fresh, BlockSpec(fresh=True).fresh) == (False, True)
