@@ -105,7 +105,7 @@ class _Sweep:
         self._more = more
         self._fresh = fresh
         self._blocks: dict[str, int] = {}
-        """The block that each slot was last at."""
+        """The block that each slot was last at; none before its first."""
         self._current: dict[str, Trial] = {}
         self._unfailed = {trial.digest for unit in units[:TELLING_UNITS] for trial in unit.trials}
 
@@ -114,9 +114,6 @@ class _Sweep:
         async with open_slots(self._choice, most, limits, self._progress.say) as slots:
             watcher = asyncio.create_task(self._watch(slots))
             try:
-                if self._choice.resident > 1:  # a slot's first unit begins with other arms than its neighbour's
-                    first = zip(slots, self._units, strict=False)
-                    await asyncio.gather(*(self._prepare(slot, unit) for slot, unit in first))
                 while self._units:
                     slots = await self._share(slots)
                     if not self._units:
@@ -128,7 +125,8 @@ class _Sweep:
 
     async def _prepare(self, slot: SlotHandle, unit: Unit) -> None:
         """Start anew what will stay up for a unit: side by side, which its trials would do one by one. Where only one
-        stays, its trial starts it. Who does not get ready is told of, and starts again when its turn comes.
+        stays, its trial starts it. A slot's unit begins with other arms than its neighbour's. Who does not get ready is
+        told of, and starts again when its turn comes.
         """
         began = time.monotonic()
         self._progress.slot(slot.label, unit.trials[0], "starting the engines", time.time())
@@ -139,9 +137,12 @@ class _Sweep:
             self._progress.waited(time.monotonic() - began)
 
     async def _go_on(self, slot: SlotHandle, unit: Unit) -> None:
-        """Leave no engine up from another block, where none is to outlive its own."""
-        before, self._blocks[slot.label] = self._blocks.get(slot.label, unit.block), unit.block
-        if self._fresh and unit.block != before:
+        """Have what will stay up started before a slot's first trial, and leave nothing up from another block where
+        nothing is to outlive its own.
+        """
+        before, self._blocks[slot.label] = self._blocks.get(slot.label), unit.block
+        begins = before is None and self._choice.resident > 1
+        if begins or (self._fresh and before not in (None, unit.block)):
             await self._prepare(slot, unit)
 
     async def _share(self, slots: Sequence[SlotHandle]) -> list[SlotHandle]:

@@ -175,6 +175,14 @@ def test_a_slot_lost_while_its_engines_start_anew_leaves_the_whole_unit_to_the_o
     assert [after for after, _ in kept.prepares] == changes_of_block(kept) == [3, 6]
 
 
+def test_a_slot_lost_before_its_first_trial_leaves_the_sweep_to_the_others(bench: Bench) -> None:
+    bench.count, bench.resident, bench.lost_at = 2, 2, 1
+    bench.sweep()
+    assert bench.store.finished() == {trial.digest for trial in bench.plan.trials}
+    assert bench.slots[1].ran == []
+    assert "lost: slot-1: gone while its engines started" in bench.lines
+
+
 def test_the_rest_of_a_lost_slots_block_has_engines_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(tmp_path, monkeypatch, block_plan(fresh=True))
     bench.count = 2
