@@ -41,7 +41,7 @@ PROMPTS = 12
 class Case:
     """`gains` are the true speed-ups of the arms beside the baseline. Noises are standard deviations of log time.
 
-    `start`: the luck of an engine start; an arm has one for all blocks or, `fresh`, one for each.
+    `start`: the luck of an engine start; an arm has one for all blocks or, `restart`, one for each.
     An `adaptive` case adds blocks of 12 prompts and drops arms by the product's default rules; `blocks` and `prompts`
     are then what it has at most.
     """
@@ -57,15 +57,15 @@ class Case:
     skewed: bool = False
     margin: float = 0.0
     start: float = 0.0
-    fresh: bool = False
+    restart: bool = False
 
     def sweep(self, draw: np.random.Generator) -> Measurements:
         shape = (self.prompts, 1 + len(self.gains))
         blocks = np.arange(self.prompts) % self.blocks
         step = draw.normal(0, self.request, shape) + draw.normal(0, self.trial, (self.blocks, shape[1]))[blocks]
         if self.start:
-            starts = draw.normal(0, self.start, (self.blocks if self.fresh else 1, shape[1]))
-            step += starts[blocks] if self.fresh else starts
+            starts = draw.normal(0, self.start, (self.blocks if self.restart else 1, shape[1]))
+            step += starts[blocks] if self.restart else starts
         content = draw.exponential(1, shape) - 1 if self.skewed else draw.normal(0, 1, shape)
         content[:, 0] = 0.0
         token = np.exp(step - self.content * content) / np.array([1.0, *self.gains])
@@ -146,12 +146,12 @@ CASES = (
     Case("gain, 12 equal arms", (1.2,) * 11, trial=0.01),
     Case("gain, 6 near-equal arms, content 10 %", (1.28, 1.29, 1.30, 1.30, 1.31), trial=0.01, content=0.1),
     Case("luck, 6 arms, 3 % a start, kept up", (1.0,) * 5, trial=0.01, start=0.03),
-    Case("A/A, 6 arms, 3 % a start, fresh", (1.0,) * 5, trial=0.01, start=0.03, fresh=True),
-    Case("coverage, 6 arms, 3 % a start, fresh", (1.1, 1.2, 1.2, 1.3, 1.4), trial=0.01, start=0.03, fresh=True),
+    Case("A/A, 6 arms, 3 % a start, restart", (1.0,) * 5, trial=0.01, start=0.03, restart=True),
+    Case("coverage, 6 arms, 3 % a start, restart", (1.1, 1.2, 1.2, 1.3, 1.4), trial=0.01, start=0.03, restart=True),
     adaptive("luck adaptive, 6 arms, 3 % a start, kept up", (1.0,) * 5, margin=0.0, start=0.03),
     adaptive("luck adaptive, 3 % a start, default margin", (1.0,) * 5, start=0.03),
-    adaptive("A/A adaptive, 6 arms, 3 % a start, fresh", (1.0,) * 5, margin=0.0, start=0.03, fresh=True),
-    adaptive("coverage adaptive, 3 % a start, fresh", (1.01, 1.02, 1.03, 1.05, 1.06), start=0.03, fresh=True),
+    adaptive("A/A adaptive, 6 arms, 3 % a start, restart", (1.0,) * 5, margin=0.0, start=0.03, restart=True),
+    adaptive("coverage adaptive, 3 % a start, restart", (1.01, 1.02, 1.03, 1.05, 1.06), start=0.03, restart=True),
 )
 
 

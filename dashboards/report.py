@@ -20,7 +20,7 @@ from dashboards.facts import flatten
 from dashboards.figures import divergence_gaps
 from dashboards.run import Run, load_run
 from dashboards.story import Plate, chapters
-from dashboards.table import arm_groups, progress
+from dashboards.table import arm_groups, progress, unsettled
 from dashboards.theme import STAGES
 from engines.base import Method
 from orchestrator.errors import InputError
@@ -53,7 +53,7 @@ def render(run: Run) -> str:
     environment.filters |= {
         name: getattr(text, name) for name in ("tok_s", "ms", "stage_ms", "tokens", "ratio", "percent", "bounds")
     }
-    environment.globals |= {name: getattr(text, name) for name in ("count", "tok_s", "tokens", "ratio")}
+    environment.globals |= {name: getattr(text, name) for name in ("count", "tok_s", "tokens", "ratio", "percentile")}
     divergences = worst(run.divergences, _MOST_PASSAGES)
     scripts = [get_plotlyjs(), asset("app/assets/figures.js")]
     return environment.get_template("report.html.j2").render(
@@ -64,6 +64,7 @@ def render(run: Run) -> str:
         judged=explain.judged(run.decision) if run.decision else None,
         reasons=explain.reasons(run),
         groups=arm_groups(run),
+        unsettled=unsettled(run),
         progress=progress(run),
         chapters=chapters(run),
         gap_plate=gap_plate(run),

@@ -15,7 +15,7 @@ from orchestrator.damage import Reading
 from orchestrator.errors import InputError
 from orchestrator.index import KEYS, open_index
 from orchestrator.outputs import Outputs
-from orchestrator.records import REQUEST_COLUMNS, Decision, Divergence, DraftTrees, JournalEntry, TrialRecord
+from orchestrator.records import REQUEST_COLUMNS, Decision, Divergence, DraftTrees, JournalEntry, Look, TrialRecord
 from orchestrator.spec import SweepSpec
 from orchestrator.store import RunStore
 
@@ -33,6 +33,7 @@ class Run:
     spec: SweepSpec | None
     environment: dict[str, Any]
     entries: list[JournalEntry]
+    looks: list[Look]
     trials: list[TrialRecord]
     requests: pd.DataFrame
     telemetry: pd.DataFrame
@@ -63,6 +64,7 @@ def load_run(store: RunStore) -> Run:
         spec=spec,
         environment=attempt("environment.json", store.environment, {}),
         entries=attempt("journal.jsonl", store.entries, []),
+        looks=attempt("looks.jsonl", store.looks, []),
         trials=trials,
         requests=index.requests.reindex(columns=[*KEYS, *REQUEST_COLUMNS]),
         telemetry=_placed(index.telemetry, trials),

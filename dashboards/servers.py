@@ -33,8 +33,8 @@ def words(run: Run) -> Words:
     said: dict[str, dict[str, list[str]]] = defaultdict(dict)
     for trial in run.trials:
         if trial.state is TrialState.VALID:
-            for name, text in flatten(trial.identity):
-                texts = said[trial.arm].setdefault(name.removeprefix("settings."), [])
+            for name, text in _told(trial).items():
+                texts = said[trial.arm].setdefault(name, [])
                 if (short := _short(text)) not in texts:
                     texts.append(short)
     arms = [style for name, style in run.styles.items() if name in said]
@@ -47,6 +47,13 @@ def automatic(trial: TrialRecord) -> bool:
     """Whether the server chose its tree's budget step by step."""
     settings = trial.identity.get("settings")
     return isinstance(settings, Mapping) and settings.get("policy") == "auto"
+
+
+def _told(trial: TrialRecord) -> dict[str, str]:
+    """A setting by its name alone, unless the identity says something else under that name."""
+    whole = dict(flatten(trial.identity))
+    short = {name: name.removeprefix("settings.") for name in whole}
+    return {name if whole.get(short[name], text) != text else short[name]: text for name, text in whole.items()}
 
 
 def _names(said: Mapping[str, Mapping[str, object]]) -> list[str]:

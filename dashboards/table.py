@@ -9,6 +9,7 @@ from dashboards.run import Run
 from dashboards.theme import ArmStyle
 from orchestrator.metrics import caveats
 from orchestrator.records import ArmSummary, Comparison, GateResult, TrialState, Verdict
+from orchestrator.rounds import planned
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,20 @@ def arm_groups(run: Run) -> list[Group]:
     return [_group(run, point) for point in sorted(points, key=lambda point: (point != decided, point))]
 
 
+def unsettled(run: Run) -> str:
+    """What a ~ before a percentile means, to follow the word latencies; empty where there is none."""
+    summaries = run.decision.summaries if run.decision else []
+    return "; ~ where requests are too few to settle a percentile" if any(s.indicative for s in summaries) else ""
+
+
 def progress(run: Run) -> list[Progress]:
-    """Trials stored so far, an arm a row in reading order."""
-    planned = run.spec.blocks.count * len(run.spec.workload.concurrency) if run.spec else None
+    """Trials stored so far, an arm a row in reading order, among the blocks that are due after the looks."""
+    due = planned(run.spec, run.looks) if run.spec else {}
     states = Counter((trial.arm, trial.state) for trial in run.trials)
     return [
         Progress(
             style,
-            planned,
+            due.get(name),
             valid=states[name, TrialState.VALID],
             invalid=states[name, TrialState.INVALID],
             failed=states[name, TrialState.FAILED],

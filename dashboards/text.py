@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 
-from orchestrator.records import Interval
+from orchestrator.records import ArmSummary, Interval
 
 NONE = "–"
 
@@ -18,6 +18,12 @@ def tok_s(value: float) -> str:
 def ms(value: float) -> str:
     """Milliseconds of a latency, one decimal."""
     return _fixed(value, 1)
+
+
+def percentile(summary: ArmSummary, latency: str, percent: int) -> str:
+    """`ttft`, `tpot` or `e2e` at a percentile, in ms; behind a ~ where the requests are too few to settle it."""
+    shown = ms(getattr(summary, f"{latency}_ms_p{percent}"))
+    return f"~{shown}" if percent in summary.indicative else shown
 
 
 def stage_ms(value: float) -> str:

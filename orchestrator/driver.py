@@ -2,7 +2,7 @@
 
 A unit stays on one slot and keeps its order, because its trials are paired. A trial that does not count is run once
 more, on a fresh engine unless only the machine was disturbed; how it ends then is stored, and the sweep goes on. A slot
-that is lost for good leaves the rest of its unit to the others. With `blocks.fresh` no engine outlives its block.
+that is lost for good leaves the rest of its unit to the others. With `blocks.restart` no engine outlives its block.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def run_sweep(plan: Plan, store: RunStore, choice: Choice, console: Console, lim
     cannot be written, every trial of the first units failed, or every slot was lost.
     """
     planned = due(plan, store.looks())
-    left, fresh = remaining(planned, store.finished()), plan.spec.blocks.fresh
-    measure_units(store, choice, console, left, count(planned), limits=limits, fresh=fresh)
+    left, restart = remaining(planned, store.finished()), plan.spec.blocks.restart
+    measure_units(store, choice, console, left, count(planned), limits=limits, restart=restart)
 
 
 def add_blocks(
@@ -65,8 +65,8 @@ def add_blocks(
     """
     more = partial(next_round, plan, store, failed)
     units = more(lambda line: console.print(Text(line), soft_wrap=True))
-    planned, fresh = count(due(plan, store.looks())), plan.spec.blocks.fresh
-    measure_units(store, choice, console, units, planned, more, limits, fresh)
+    planned, restart = count(due(plan, store.looks())), plan.spec.blocks.restart
+    measure_units(store, choice, console, units, planned, more, limits, restart)
 
 
 def measure_units(
@@ -77,17 +77,17 @@ def measure_units(
     total: int,
     more: More = lambda _: [],
     limits: Limits | None = None,
-    fresh: bool = False,
+    restart: bool = False,
 ) -> None:
     """Measure units, and those that `more` adds when they are done. `total`: trials, with those measured before.
 
-    `more` is given where to say why. `fresh`: as in `BlockSpec`. Errors as `run_sweep`.
+    `more` is given where to say why. `restart`: as in `BlockSpec`. Errors as `run_sweep`.
     """
     if not units:
         return
     with Progress(console, total, total - count(units)) as progress:
         try:
-            asyncio.run(_Sweep(store, choice, units, progress, more, fresh).run(limits or Limits()))
+            asyncio.run(_Sweep(store, choice, units, progress, more, restart).run(limits or Limits()))
         except KeyboardInterrupt:
             done = f"{len(store.finished())} of {progress.total}"
             progress.say(f"stopped; {done} trials are stored: --resume goes on with the rest")
@@ -96,14 +96,14 @@ def measure_units(
 
 class _Sweep:
     def __init__(
-        self, store: RunStore, choice: Choice, units: Sequence[Unit], progress: Progress, more: More, fresh: bool
+        self, store: RunStore, choice: Choice, units: Sequence[Unit], progress: Progress, more: More, restart: bool
     ) -> None:
         self._store = store
         self._choice = choice
         self._units = deque(units)
         self._progress = progress
         self._more = more
-        self._fresh = fresh
+        self._restart = restart
         self._blocks: dict[str, int] = {}
         """The block that each slot was last at; none before its first."""
         self._current: dict[str, Trial] = {}
@@ -128,22 +128,21 @@ class _Sweep:
         stays, its trial starts it. A slot's unit begins with other arms than its neighbour's. Who does not get ready is
         told of, and starts again when its turn comes.
         """
-        began = time.monotonic()
         self._progress.slot(slot.label, unit.trials[0], "starting the engines", time.time())
         staying = unit.trials if self._choice.resident > 1 else ()
         for line in await slot.prepare([(trial.arm, trial.deployment) for trial in staying]):
             self._progress.say(f"{slot.label}: {line}")
-        if self._fresh:
-            self._progress.waited(time.monotonic() - began)
 
-    async def _go_on(self, slot: SlotHandle, unit: Unit) -> None:
+    async def _enter(self, slot: SlotHandle, unit: Unit) -> float:
         """Have what will stay up started before a slot's first trial, and leave nothing up from another block where
-        nothing is to outlive its own.
+        nothing is to outlive its own. Seconds that it took, where it will come again.
         """
+        began = time.monotonic()
         before, self._blocks[slot.label] = self._blocks.get(slot.label), unit.block
         begins = before is None and self._choice.resident > 1
-        if begins or (self._fresh and before not in (None, unit.block)):
+        if begins or (self._restart and before not in (None, unit.block)):
             await self._prepare(slot, unit)
+        return time.monotonic() - began if self._restart else 0.0
 
     async def _share(self, slots: Sequence[SlotHandle]) -> list[SlotHandle]:
         """Hand out the units until none is left. Returns the slots that are; a lost one has given its unit back."""
@@ -166,8 +165,7 @@ class _Sweep:
             for number, trial in enumerate(unit.trials):
                 self._current[slot.label] = trial
                 try:
-                    await self._go_on(slot, unit)
-                    await self._trial(slot, trial)
+                    await self._trial(slot, trial, await self._enter(slot, unit))
                 except SlotLostError as error:
                     self._units.appendleft(replace(unit, trials=unit.trials[number:]))
                     self._lost(slot, trial, str(error))
@@ -181,8 +179,9 @@ class _Sweep:
         self._progress.slot(slot.label, None, "lost", time.time())
         self._progress.say(f"lost: {slot.label}: {reason}")
 
-    async def _trial(self, slot: SlotHandle, trial: Trial) -> None:
-        began = time.monotonic()
+    async def _trial(self, slot: SlotHandle, trial: Trial, waited: float) -> None:
+        """`waited`: seconds for the block's engines, which count as the trial's."""
+        began = time.monotonic() - waited
         for attempt in range(1, ATTEMPTS + 1):
             self._journal(slot, trial, TrialState.STARTED)
             self._progress.slot(slot.label, trial, "starting", time.time())

@@ -36,7 +36,8 @@ def describe() -> dict[str, Any]:
 def inputs(plan: Plan) -> dict[str, Any]:
     """What a run measures, in digests: prompts, chat template, deployments, seeds, the way of measuring."""
     prompts, spec = plan.prompt_set, plan.spec
-    return {
+    anew = {"blocks": {"restart": True}} if spec.blocks.restart else {}
+    return anew | {
         "protocol": PROTOCOL,
         "prompts": {
             "set": prompts.name,

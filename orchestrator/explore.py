@@ -59,8 +59,8 @@ class Explorer:
     def run(self, console: Console, limits: Limits | None = None) -> list[Probe]:
         """All probes, those of earlier sessions included. Inside `connect`. InputError when none came to a speed.
 
-        The minutes are those of the slots' GPUs (of a slot on a CPU: its own), starts and warm-ups included; the last
-        probes may take some more.
+        The minutes are those of the slots' GPUs (of a slot on a CPU: its own), warm-ups and starts included, but for
+        those of engines that stay up from the first probe on; the last probes may take some more.
         """
         with self._store.lock():
             first = self._next()

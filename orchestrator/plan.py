@@ -93,7 +93,7 @@ def make_plan(spec: SweepSpec, profile: str, deployments: Mapping[str, Deploymen
             units.append(in_order(Unit(block, concurrency, trials), spec, len(units)))
     decides = {"question": spec.question, "trials": [t.digest for u in units for t in u.trials]}
     # A run's intervals hold the luck of a start or do not: its trials are not half of this kind and half of that.
-    digest = _sha(decides | ({"fresh": True} if spec.blocks.fresh else {}))
+    digest = _sha(decides | ({"restart": True} if spec.blocks.restart else {}))
     return Plan(profile, spec, arms, deployments, prompt_set, tuple(units), digest)
 
 

@@ -83,10 +83,6 @@ class Progress:
         width = len(str(self._total))
         self.say(f"[{self._done:{width}}/{self._total}] {summary(measurement)}{self._left_text()}")
 
-    def waited(self, seconds: float) -> None:
-        """What the trials to come will wait for as well: it goes into the estimate."""
-        self._spent += seconds
-
     def seconds_left(self) -> float | None:
         """Estimate from this session's trials; None before the first."""
         measured = self._done - self._skipped

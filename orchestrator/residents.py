@@ -13,7 +13,6 @@ from engines.base import Arm, Deployment
 from engines.messages import one_line
 from engines.registry import get_engine
 from orchestrator import process
-from orchestrator.plan import Unit
 from orchestrator.process import EngineProcess
 
 
@@ -69,19 +68,3 @@ class Residents:
 
     async def stop_all(self) -> None:
         await asyncio.gather(*(self.stop(engine) for engine in list(self._engines.values())))
-
-
-def starts(units: Sequence[Unit], limit: int, fresh: bool) -> int:
-    """Engine starts of one slot that works through the units, where no trial has to be repeated. `fresh`: as in
-    `BlockSpec`.
-    """
-    up: list[process.Key] = []  # the one used longest ago first
-    count = 0
-    for before, unit in zip([None, *units], units, strict=False):
-        if fresh and before is not None and before.block != unit.block:
-            up.clear()
-        for trial in unit.trials:
-            wanted = process.key(get_engine(trial.arm.engine), trial.arm, trial.deployment)
-            count += wanted not in up
-            up = [*(key for key in up if key != wanted), wanted][-limit:]
-    return count

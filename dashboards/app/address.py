@@ -23,11 +23,6 @@ def releases_address(ask: str = "") -> str:
     return f"/releases{written({'ask': ask})}"
 
 
-def diff_address(a: str, b: str) -> str:
-    """The page that holds two runs beside each other."""
-    return f"/diff{written({'a': a, 'b': b})}"
-
-
 def run_name(path: str) -> str | None:
     """The run that a page's path names, be it the run's page or that of its trees; None for another kind of page."""
     prefix = next((prefix for prefix in ("/runs/", "/trees/") if path.startswith(prefix)), None)

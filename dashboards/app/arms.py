@@ -11,7 +11,7 @@ from dashboards import text
 from dashboards.app.address import Query, run_address
 from dashboards.app.parts import attributes, heads, interval, row, scroll, section, swatch, word
 from dashboards.run import Run
-from dashboards.table import Group, Row, arm_groups, progress
+from dashboards.table import Group, Row, arm_groups, progress, unsettled
 from orchestrator.records import Decision
 
 _COLUMNS: dict[str, tuple[str, Callable[[Row], float]]] = {
@@ -32,7 +32,7 @@ def arms_section(run: Run, query: Query) -> Component | None:
     groups = arm_groups(run)
     if run.decision and groups:
         note = html.P(
-            f"Estimates with their {text.percent(run.decision.confidence)} intervals. Latencies in ms. "
+            f"Estimates with their {text.percent(run.decision.confidence)} intervals. Latencies in ms{unsettled(run)}. "
             "A column’s title sorts by it, the best first.",
             className="note",
         )
@@ -95,10 +95,7 @@ def _row(item: Row, decision: Decision) -> Component:
         html.Td(_drawn(item), className="drawn", **attributes(aria_hidden="true")),
         html.Td(_speedup(item, decision)),
         html.Td(interval(s.acceptance_length, text.tokens, 2)),
-        text.ms(s.tpot_ms_p50),
-        text.ms(s.tpot_ms_p90),
-        text.ms(s.ttft_ms_p50),
-        text.ms(s.ttft_ms_p90),
+        *(text.percentile(s, latency, percent) for latency in ("tpot", "ttft") for percent in (50, 90)),
         text.NONE if s.goodput_rps is None else f"{s.goodput_rps:.2f}",
         word(gate),
         html.Td(count),

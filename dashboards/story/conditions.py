@@ -10,7 +10,9 @@ from dashboards.story.plate import Plate
 def conditions(run: Run) -> list[Plate]:
     plates = []
     if run.trials:
-        caption = "A bar is a trial, labelled by its arm; a block runs its arms in random order. Hatched: not counted."
+        caption = "A bar is a trial, labelled by its arm; each block has an order of its own. Hatched: not counted."
+        if run.spec and run.spec.blocks.restart:
+            caption += " Engines were started anew for each block, so that intervals hold the luck of a start."
         timeline = figures.slot_timeline(run.trials, run.styles)
         plates.append(Plate("timeline", "What ran where, and when", caption, timeline, wide=True))
     if not run.telemetry.empty:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orchestrator.deployments import Place
     from orchestrator.explore import Field
     from orchestrator.models import ResolvedModel
-    from orchestrator.plan import Plan, Trial
+    from orchestrator.plan import Plan
     from orchestrator.records import Probe
     from orchestrator.spec import EngineSpec, SweepSpec
     from orchestrator.store import RunStore
@@ -111,9 +111,9 @@ def plan(
         console.print(f"a search of {minutes:g} GPU-minutes first; its trees join these arms", highlight=False)
     console.print(
         f"{_at_most(planned)}{summary['trials']} trials of {summary['requests_per_arm']} requests an arm in "
-        f"{summary['max_blocks']} blocks{' with new engines for each' if spec.blocks.fresh else ''}, "
-        f"{summary['starts']} engine starts on one slot; at most {summary['slot_hours']:.2f} slot-hours "
-        f"at {tok_s:g} tok/s a request and {start_s:g} s a start (assumptions: --tok-s, --start-s)",
+        f"{summary['max_blocks']} blocks{' with new engines for each' if spec.blocks.restart else ''}; on one slot "
+        f"{summary['starts']} engine starts and at most {summary['slot_hours']:.2f} hours at {tok_s:g} tok/s a request "
+        f"and {start_s:g} s a start (assumptions: --tok-s, --start-s), the equivalence gate's apart",
         highlight=False,
     )
 
@@ -196,29 +196,21 @@ def _at_most(plan: Plan) -> str:
     return f"{first} trials in {blocks.count} blocks first, then {blocks.step} blocks at a time as needed: at most "
 
 
-def _longest(trial: Trial, tok_s: float) -> float:
-    """Seconds of a trial whose answers all have their full length; an open loop lasts as long as its arrivals."""
-    busy = len(trial.prompts) * trial.workload.max_tokens / trial.concurrency / tok_s
-    return max(busy, trial.arrivals[-1].at if trial.arrivals else 0.0)
-
-
 def _summary(plan: Plan, tok_s: float, start_s: float) -> dict[str, float | int | str | list[str]]:
-    from orchestrator.residents import starts
+    from orchestrator import estimate
 
     blocks = plan.spec.blocks
-    started = starts(plan.units, plan.spec.profiles[plan.profile].resident, blocks.fresh)
-    seconds = sum(_longest(trial, tok_s) for trial in plan.trials) + started * start_s
     return {
         "profile": plan.profile,
         "arms": [arm.name for arm in plan.arms],
         "prompt_set": f"{plan.prompt_set.name}@{plan.prompt_set.version[:12]}",
         "blocks": blocks.count,
         "max_blocks": blocks.max,
-        "fresh": blocks.fresh,
+        "restart": blocks.restart,
         "concurrency": ", ".join(map(str, plan.spec.workload.concurrency)),
         "requests_per_arm": sum(len(t.prompts) for t in plan.trials) // len(plan.arms),
         "trials": len(plan.trials),
-        "starts": started,
-        "slot_hours": seconds / 3600,
+        "starts": estimate.engine_starts(plan),
+        "slot_hours": estimate.hours(plan, tok_s, start_s),
         "digest": plan.digest,
     }

@@ -19,7 +19,6 @@ from orchestrator.promotion.release import ID_LENGTH, RELEASE, Release, ReleaseR
 from orchestrator.promotion.site import Site
 
 COMMAND_S = 60.0
-STOP_S = 60.0
 _SUMS_S = 300.0
 _POLL_S = 0.3
 _LOG_LINES = 60

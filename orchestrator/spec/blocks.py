@@ -17,7 +17,7 @@ class BlockSpec(Spec):
     `count` alone is their number. With `max`, `step` blocks at a time are added to `count` until the outcome is clear,
     the log speed-up's interval is within +-`half_width`, or `max` is reached.
 
-    `fresh`: a slot that goes on to another block starts its engines anew, so that intervals hold the luck of a start.
+    `restart`: a slot that goes on to another block starts its engines anew, so that intervals hold the luck of a start.
     """
 
     count: Annotated[int, Field(ge=2, le=MAX_BLOCKS)] = 4
@@ -25,7 +25,7 @@ class BlockSpec(Spec):
     step: Annotated[int, Field(ge=1, le=64)] = 2
     half_width: Annotated[float, Field(gt=0, lt=1)] = 0.01
     seed: int = 0
-    fresh: bool = False
+    restart: bool = False
 
     @model_validator(mode="before")
     @classmethod

@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[2]
 QUIET = Case("luck, no other noise", (1.0, 1.0), request=0.0, start=0.03)
 ROWS = {
     "kept up, 4 blocks": "luck, 6 arms, 3 % a start, kept up",
-    "`fresh`, 4 blocks": "A/A, 6 arms, 3 % a start, fresh",
+    "`restart`, 4 blocks": "A/A, 6 arms, 3 % a start, restart",
     "kept up, looks and dropping": "luck adaptive, 6 arms, 3 % a start, kept up",
-    "`fresh`, looks and dropping": "A/A adaptive, 6 arms, 3 % a start, fresh",
+    "`restart`, looks and dropping": "A/A adaptive, 6 arms, 3 % a start, restart",
 }
 """Rows of the table in docs/statistics.md, and the cases that they are of."""
 
@@ -31,22 +31,22 @@ def steps(case: Case) -> Any:
 
 
 def test_engines_that_are_kept_up_have_one_luck_for_all_blocks_and_fresh_ones_one_for_each() -> None:
-    kept, fresh = steps(QUIET), steps(replace(QUIET, fresh=True))
+    kept, restart = steps(QUIET), steps(replace(QUIET, restart=True))
     assert np.ptp(kept, axis=(0, 1)) == pytest.approx(0)
-    assert np.ptp(fresh, axis=1) == pytest.approx(0)
+    assert np.ptp(restart, axis=1) == pytest.approx(0)
     assert len(np.unique(kept.round(9))) == 3
-    assert len(np.unique(fresh.round(9))) == 3 * QUIET.blocks
-    many = steps(replace(QUIET, blocks=400, prompts=400, fresh=True))
+    assert len(np.unique(restart.round(9))) == 3 * QUIET.blocks
+    many = steps(replace(QUIET, blocks=400, prompts=400, restart=True))
     assert many.std() == pytest.approx(0.03, rel=0.1)
 
 
 def test_the_interval_holds_the_luck_of_fresh_engines_alone() -> None:
     case = Case("A/A, luck", (1.0,) * 3, trial=0.005, start=0.03)
-    kept, fresh = run(case, 60, 1), run(replace(case, fresh=True), 60, 1)
+    kept, restart = run(case, 60, 1), run(replace(case, restart=True), 60, 1)
     assert kept.coverage < 0.6
     assert kept.winners > 0.2
-    assert fresh.coverage > 0.9
-    assert fresh.winners < 0.1
+    assert restart.coverage > 0.9
+    assert restart.winners < 0.1
     assert failures(case, kept) == ["false winners above 5 %"]
     assert failures(replace(case, name="luck, shown"), kept) == []
 

@@ -39,6 +39,11 @@ def test_who_says_nothing_has_a_dash_and_who_contradicts_himself_both_words(winn
     assert said.differ["weights"][place] == "abababababab"
 
 
+def test_a_setting_that_says_something_else_than_the_identity_keeps_its_whole_name(winner_run: Run) -> None:
+    run = told(winner_run, {arm: {"engine": "synthetic", "version": "9"} for arm in winner_run.styles})
+    assert servers.words(run).same == {"engine": "synthetic", "version": "0.0-synthetic", "settings.version": "9"}
+
+
 def test_only_trials_that_count_are_heard(winner_run: Run) -> None:
     run = told(winner_run, {})
     silent = [trial.model_copy(update={"state": TrialState.FAILED, "identity": {}}) for trial in run.trials]

@@ -5,9 +5,11 @@ import contextlib
 import errno
 import io
 import itertools
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -19,12 +21,11 @@ from orchestrator import driver, process
 from orchestrator.cluster import Choice
 from orchestrator.driver import run_sweep
 from orchestrator.errors import InputError
+from orchestrator.estimate import starts
 from orchestrator.measure import Measurement, failed
 from orchestrator.plan import Plan, Trial
 from orchestrator.pool import SlotLostError
-from orchestrator.progress import Progress
 from orchestrator.records import TrialRecord, TrialState, request_frame
-from orchestrator.residents import starts
 from orchestrator.rounds import remaining
 from orchestrator.slots import Slot
 from orchestrator.spec import dump_spec
@@ -134,28 +135,31 @@ def test_slots_start_side_by_side_with_the_arms_that_they_measure_first_and_no_t
     assert told <= set(bench.lines)
 
 
-def block_plan(fresh: bool, **changes: Any) -> Plan:
-    return sweep_plan(ARMS, blocks={"count": 4, "seed": 5, "fresh": fresh}, **changes)
+def block_plan(restart: bool, **changes: Any) -> Plan:
+    return sweep_plan(ARMS, blocks={"count": 4, "seed": 5, "restart": restart}, **changes)
 
 
-@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("restart", [True, False])
 @pytest.mark.parametrize("resident", [1, 2])
 def test_a_slot_that_goes_on_to_another_block_starts_its_engines_anew_where_that_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resident: int, fresh: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resident: int, restart: bool
 ) -> None:
     workload = {"prompts": {"count": 8}, "max_tokens": 12, "concurrency": [1, 2]}
-    bench = Bench(tmp_path, monkeypatch, block_plan(fresh, workload=workload))
+    bench = Bench(tmp_path, monkeypatch, block_plan(restart, workload=workload))
     bench.resident = resident
-    waited: list[float] = []
-    monkeypatch.setattr(Progress, "waited", lambda _, seconds: waited.append(seconds))
+    slow = SimpleNamespace(time=time.time, monotonic=lambda: 100.0 * sum(len(slot.prepares) for slot in bench.slots))
+    monkeypatch.setattr(driver, "time", slow)
     bench.sweep()
     orders = [[trial.arm.name for trial in unit.trials] for unit in bench.plan.units]
     staying = [order if resident > 1 else [] for order in orders]
     first = [(0, staying[0])] if resident > 1 else []
-    later = [(6 * block, staying[2 * block]) for block in (1, 2, 3)] if fresh else []
+    later = [(6 * block, staying[2 * block]) for block in (1, 2, 3)] if restart else []
     assert bench.slots[0].prepares == first + later, "both points of a block have the same engines"
     assert bench.slots[0].ran == list(bench.plan.trials)
-    assert len(waited) == (len(bench.slots[0].prepares) if fresh else 0), "what comes once is in no estimate"
+    ended = [entry.seconds for entry in bench.store.entries() if entry.state is TrialState.VALID]
+    waited = [after for after, _ in bench.slots[0].prepares] if restart else []
+    assert [number for number, seconds in enumerate(ended) if seconds == 100] == waited, "what comes once is nobody's"
+    assert sum(ended) == 100 * len(waited)
 
 
 def changes_of_block(slot: ScriptedSlot) -> list[int]:
@@ -165,7 +169,7 @@ def changes_of_block(slot: ScriptedSlot) -> list[int]:
 def test_a_slot_lost_while_its_engines_start_anew_leaves_the_whole_unit_to_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = Bench(tmp_path, monkeypatch, block_plan(fresh=True))
+    bench = Bench(tmp_path, monkeypatch, block_plan(restart=True))
     bench.count, bench.lost_at = 2, 1
     bench.sweep()
     assert bench.store.finished() == {trial.digest for trial in bench.plan.trials}
@@ -184,7 +188,7 @@ def test_a_slot_lost_before_its_first_trial_leaves_the_sweep_to_the_others(bench
 
 
 def test_the_rest_of_a_lost_slots_block_has_engines_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(tmp_path, monkeypatch, block_plan(fresh=True))
+    bench = Bench(tmp_path, monkeypatch, block_plan(restart=True))
     bench.count = 2
     fatal = bench.plan.trials[1]
 
@@ -232,23 +236,23 @@ ENGINES = [
 
 
 @pytest.mark.parametrize(
-    ("resident", "fresh", "whole", "resumed"), [(1, False, 5, 1), (1, True, 7, 2), (2, False, 2, 1), (2, True, 6, 2)]
+    ("resident", "restart", "whole", "resumed"), [(1, False, 5, 1), (1, True, 7, 2), (2, False, 2, 1), (2, True, 6, 2)]
 )
 def test_engine_starts_of_a_sweep_and_of_one_that_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str, resident: int, fresh: bool, whole: int, resumed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str, resident: int, restart: bool, whole: int, resumed: int
 ) -> None:
     plan = sweep_plan(
         ENGINES,
         deployment(environment={VARIABLE: mark}),
         workload={"prompts": {"count": 6}, "max_tokens": 4},
         warmup={"min_requests": 1, "max_requests": 1},
-        blocks={"count": 3, "seed": 5, "fresh": fresh},
+        blocks={"count": 3, "seed": 5, "restart": restart},
     )
     bench = EngineBench(tmp_path, monkeypatch, plan)
     bench.resident = resident
     bench.sweep()
     assert bench.store.finished() == {trial.digest for trial in plan.trials}
-    assert len(bench.started) == starts(plan.units, resident, fresh) == whole
+    assert len(bench.started) == starts(plan.units, resident, restart) == whole
     bench.started.clear()
     for trial in plan.trials:
         if trial.arm.name == "tree" and trial.block != 1:

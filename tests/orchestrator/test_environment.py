@@ -93,3 +93,5 @@ def test_inputs_say_what_a_run_measures_and_no_secret() -> None:
     }
     assert described["seeds"] == {"blocks": 5, "selection": 0, "sampling": 0}
     assert described["workload"]["max_tokens"] == 12
+    assert "blocks" not in described
+    assert inputs(sweep_plan(blocks={"count": 4, "restart": True}))["blocks"] == {"restart": True}

@@ -126,7 +126,7 @@ def test_a_close_sweep_adds_blocks_and_drops_the_hopeless(bench: Bench) -> None:
 def test_added_blocks_have_fresh_engines_too_where_that_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = Bench(tmp_path, monkeypatch, fresh=True)
+    bench = Bench(tmp_path, monkeypatch, restart=True)
     bench.sweep()
     assert len(bench.store.looks()) > 2
     changes = [n for n, (one, other) in enumerate(itertools.pairwise(bench.ran), 1) if one.block != other.block]

@@ -75,9 +75,9 @@ def test_what_decides_a_trial_changes_its_digest_and_a_place_does_not() -> None:
 
 
 def test_a_sweep_with_fresh_engines_is_another_run_of_the_same_trials() -> None:
-    kept, fresh = (plan(blocks={"count": 2, "seed": 5, "fresh": fresh}) for fresh in (False, True))
-    assert kept.trials == fresh.trials
-    assert kept.digest == plan().digest != fresh.digest
+    kept, restart = (plan(blocks={"count": 2, "seed": 5, "restart": restart}) for restart in (False, True))
+    assert kept.trials == restart.trials
+    assert kept.digest == plan().digest != restart.digest
 
 
 def test_another_accelerator_is_another_measurement() -> None:

@@ -21,14 +21,6 @@ def test_time_left_comes_from_the_trials_of_this_session_and_the_slots() -> None
     assert progress.seconds_left() == pytest.approx(15.0 * 4 / 2)
 
 
-def test_what_trials_wait_for_is_in_the_time_left() -> None:
-    progress = Progress(Console(file=io.StringIO()), total=10, done=0)
-    progress.slot("slot-0", trial(), "measuring", time.time())
-    progress.waited(30.0)
-    progress.finished(failed(trial(), "slot-0", "it broke", ""), seconds=10.0)
-    assert progress.seconds_left() == pytest.approx(9 * 40.0)
-
-
 def test_a_trial_that_does_not_count_shows_its_reason() -> None:
     text = summary(failed(trial(), "slot-0", "engine fake [gone] ended", ""))
     assert text.startswith("block 0  at 1  subject ")

@@ -11,8 +11,8 @@ import pytest
 from engines.base import EngineError
 from orchestrator.plan import Trial
 from orchestrator.process import EngineProcess
-from orchestrator.residents import Residents, starts
-from tests.orchestrator.acting import deployment, plain, sweep_plan, trial
+from orchestrator.residents import Residents
+from tests.orchestrator.acting import deployment, trial
 from tests.orchestrator.processes import VARIABLE, eventually, marked
 
 
@@ -87,18 +87,3 @@ async def test_one_that_cannot_start_leaves_the_others_up_and_is_told_of(two: Re
     assert (await two.bring_up(good.arm, good.deployment))[1] > 0
     with pytest.raises(EngineError, match="ended with exit code 1"):
         await up(two, bad)
-
-
-@pytest.mark.parametrize(("limit", "kept", "fresh"), [(1, 9, 10), (2, 8, 9), (3, 3, 6)])
-def test_the_starts_of_a_slot_can_be_counted_beforehand(limit: int, kept: int, fresh: int) -> None:
-    """Two blocks at two concurrencies, the arms a, b and c with an engine each, in these orders."""
-    others = [{"method": "dflash", "name": name, "options": {"ready_after_s": s}} for name, s in (("b", 1), ("c", 2))]
-    workload = {"prompts": {"count": 8}, "max_tokens": 4, "concurrency": [1, 2]}
-    planned = sweep_plan([plain(), *others], workload=workload, blocks={"count": 2, "seed": 5})
-    named = {trial.arm.name[0]: trial for trial in planned.units[0].trials}
-    orders = ["abc", "cab", "bca", "acb"]
-    units = [
-        replace(unit, trials=tuple(named[letter] for letter in order))
-        for unit, order in zip(planned.units, orders, strict=True)
-    ]
-    assert [starts(units, limit, anew) for anew in (False, True)] == [kept, fresh]

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.app.address import diff_address, parsed, run_address, run_name, written
+from dashboards.app.address import parsed, run_address, run_name, written
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
@@ -11,13 +11,6 @@ def test_a_run_is_found_by_its_address(name: str) -> None:
     address = run_address(name)
     assert address.count("/") == 2
     assert run_name(address) == name
-
-
-@given(NAMES, NAMES)
-def test_a_diff_names_both_runs(a: str, b: str) -> None:
-    path, _, search = diff_address(a, b).partition("?")
-    assert path == "/diff"
-    assert parsed(f"?{search}") == {"a": a, "b": b}
 
 
 def test_other_pages_name_no_run() -> None:

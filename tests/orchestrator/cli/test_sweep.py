@@ -78,14 +78,14 @@ def test_plan_starts_nothing_and_names_the_arms(invoke: Any, sweep_file: Any, ru
 def test_plan_counts_the_engine_starts_and_their_time(invoke: Any, sweep_file: Any) -> None:
     slow = {"method": "dflash", "name": "slow", "options": {"ready_after_s": 0.01}}
     options = ["plan", sweep_file(PLAIN, slow), "--set", "profiles.local.resident=2"]
-    fresh = [*options, "--set", "blocks.fresh=true"]
-    kept, anew = (json.loads(invoke(*arguments, "--json").output) for arguments in (options, fresh))
-    assert [(found["fresh"], found["starts"]) for found in (kept, anew)] == [(False, 2), (True, 8)]
+    anew_options = [*options, "--set", "blocks.restart=true"]
+    kept, anew = (json.loads(invoke(*arguments, "--json").output) for arguments in (options, anew_options))
+    assert [(found["restart"], found["starts"]) for found in (kept, anew)] == [(False, 2), (True, 8)]
     assert anew["slot_hours"] - kept["slot_hours"] == pytest.approx(6 * 60 / 3600)
-    assert json.loads(invoke(*fresh, "--start-s", "0", "--json").output)["slot_hours"] < kept["slot_hours"]
-    kept_text, anew_text = (" ".join(invoke(*arguments).output.split()) for arguments in (options, fresh))
-    assert "8 trials of 16 requests an arm in 4 blocks, 2 engine starts on one slot; at most " in kept_text
-    assert "in 4 blocks with new engines for each, 8 engine starts on one slot; at most " in anew_text
+    assert json.loads(invoke(*anew_options, "--start-s", "0", "--json").output)["slot_hours"] < kept["slot_hours"]
+    kept_text, anew_text = (" ".join(invoke(*arguments).output.split()) for arguments in (options, anew_options))
+    assert "8 trials of 16 requests an arm in 4 blocks; on one slot 2 engine starts and at most " in kept_text
+    assert "in 4 blocks with new engines for each; on one slot 8 engine starts and at most " in anew_text
 
 
 def test_plan_needs_no_model_and_no_gpu(invoke: Any) -> None:
@@ -99,7 +99,7 @@ def test_plan_needs_no_model_and_no_gpu(invoke: Any) -> None:
         ("arms.1.budget=0", r"sweep\.yaml: --set arms\.1\.budget=0: arms\.1\.budget: .*greater than or equal to 1"),
         ("arms.1.method=eagle3", r"sweep\.yaml: --set arms\.1\.method=eagle3: arms\.1: `budget` is required"),
         ("workload.prompts.count=5000", "5000"),
-        ("blocks.colour=red", r"colour: is not a known key; allowed: count, fresh, half_width, max, seed, step"),
+        ("blocks.colour=red", r"colour: is not a known key; allowed: count, half_width, max, restart, seed, step"),
     ],
 )
 def test_bad_input_is_one_line(invoke: Any, sweep_file: Any, change: str, complaint: str) -> None:

@@ -17,7 +17,7 @@ from tests.orchestrator.sweeps import fake_sweep, write_sweep
         ({"count": 8, "max": 4}, "blocks: `max` must be between `count`, 8, and 64, not 4"),
         ({"max": 65}, "blocks: `max` must be between `count`, 4, and 64, not 65"),
         ({"step": 0}, "blocks.step: Input should be greater than or equal to 1"),
-        ({"fresh": "always"}, "blocks.fresh: Input should be a valid boolean"),
+        ({"restart": "always"}, "blocks.restart: Input should be a valid boolean"),
     ],
 )
 def test_bad_blocks_are_one_line(tmp_path: Path, blocks: dict[str, Any], complaint: str) -> None:
@@ -28,4 +28,4 @@ def test_bad_blocks_are_one_line(tmp_path: Path, blocks: dict[str, Any], complai
 
 
 def test_engines_are_kept_unless_fresh_ones_are_asked_for() -> None:
-    assert (BlockSpec().fresh, BlockSpec(fresh=True).fresh) == (False, True)
+    assert (BlockSpec().restart, BlockSpec(restart=True).restart) == (False, True)
