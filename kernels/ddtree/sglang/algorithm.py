@@ -9,7 +9,7 @@ from sglang.srt.speculative.spec_registry import CustomSpecAlgo
 from sglang.srt.utils.hf_transformers_utils import get_config, get_context_length
 
 from ddtree.sglang import limits, prefill
-from ddtree.sglang.settings import Settings
+from ddtree.sglang.settings import BACKEND, Settings
 
 NAME = "DDTREE"
 _MAX_REQUESTS = 48  # SGLang's own default for block drafters
@@ -80,7 +80,7 @@ class DDTreeAlgorithm(CustomSpecAlgo):  # type: ignore[misc]
 def refuse(server_args: Any) -> None:
     """ValueError, in one line, for what DDTREE cannot do."""
     wanted = {
-        "attention_backend": prefill.BACKEND,
+        "attention_backend": BACKEND,
         "speculative_draft_attention_backend": "triton",
         "grammar_backend": "none",
         "pp_size": 1,
@@ -94,7 +94,7 @@ def refuse(server_args: Any) -> None:
         "disaggregation_mode": "null",
         "speculative_draft_window_size": None,
     }
-    if server_args.decode_attention_backend not in (None, prefill.BACKEND):
+    if server_args.decode_attention_backend not in (None, BACKEND):
         raise ValueError(f"DDTREE takes no --decode-attention-backend {server_args.decode_attention_backend!r}")
     for name, value in wanted.items():
         actual = getattr(server_args, name)

@@ -3,14 +3,10 @@
 import logging
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
 
-from ddtree.sglang import symbols
-from ddtree.sglang.settings import Settings
+from ddtree.sglang import hooks, symbols
+from ddtree.sglang.settings import BACKEND, Settings
 from ddtree.sglang.sources import Sources
-
-_REQUEST_CHECK = "sglang.srt.speculative.dflash_utils.validate_dflash_request"
 
 logger = logging.getLogger(__name__)
 
@@ -34,21 +30,6 @@ def _wanted() -> bool:
     return any(word.upper().endswith("DDTREE") for word in sys.argv) or "DDTREE_BUDGET" in os.environ
 
 
-def refuse_logprobs(checked: Callable[..., str | None], request: Any, *rest: Any, **more: Any) -> str | None:
-    """Around SGLang's check of a request: why it is refused. From 0.5.23 on DFlash gives log-probabilities."""
-    if request.return_logprob:
-        return "DDTREE does not support return_logprob"
-    return checked(request, *rest, **more)
-
-
-def check_hooks() -> None:
-    """RuntimeError unless SGLang put `refuse_logprobs` around its check: of a hook that fails it only logs."""
-    from sglang.srt.speculative import dflash_utils
-
-    if not hasattr(dflash_utils.validate_dflash_request, "__wrapped__"):
-        raise RuntimeError("SGLang did not apply DDTREE's hook: requests for log-probabilities would end the server")
-
-
 def _register() -> None:
     from sglang.srt.layers.attention.attention_registry import register_attention_backend
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
@@ -57,7 +38,6 @@ def _register() -> None:
     from sglang.srt.speculative.spec_registry import get_spec
 
     from ddtree.sglang.algorithm import NAME, DDTreeAlgorithm
-    from ddtree.sglang.prefill import BACKEND
 
     if get_spec(NAME) is not None:
         return
@@ -65,7 +45,7 @@ def _register() -> None:
     register_attention_backend(BACKEND)(_backend)
     add_attention_backend_choices([BACKEND])
     if _wanted():
-        HookRegistry.register(_REQUEST_CHECK, refuse_logprobs, HookType.AROUND)
+        HookRegistry.register(hooks.REQUEST_CHECK, hooks.refuse_logprobs, HookType.AROUND)
 
 
 def _worker(server_args: object) -> type:

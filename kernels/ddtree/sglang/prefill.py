@@ -8,9 +8,8 @@ from typing import Any
 
 from sglang.srt.utils import is_flashinfer_available, is_hopper_with_cuda_12_3
 
-BACKEND = "ddtree"
-ALLOWED = (BACKEND, "fa3", "flashinfer", "triton")
-"""Those that read and write the KV pool in SGLang's plain layout. Ours prefills with Triton's kernel."""
+from ddtree.sglang.settings import BACKEND, PREFILL
+
 _WIDE = ("float", "float32")
 """A type that neither FlashAttention 3 nor flashinfer computes in."""
 
@@ -21,9 +20,9 @@ def hand_over(server_args: Any) -> None:
     """
     if server_args.prefill_attention_backend is None:
         server_args.prefill_attention_backend = BACKEND if server_args.dtype in _WIDE else _usual()
-    elif server_args.prefill_attention_backend not in ALLOWED:
+    elif server_args.prefill_attention_backend not in PREFILL:
         raise ValueError(
-            f"DDTREE prefills with {', '.join(ALLOWED)}, not --prefill-attention-backend "
+            f"DDTREE prefills with {', '.join(PREFILL)}, not --prefill-attention-backend "
             f"{server_args.prefill_attention_backend!r}"
         )
     server_args.speculative_attention_mode = "decode"

@@ -8,6 +8,10 @@ MAX_NODES = 256
 MAX_TOPK = 32
 MAX_CONTEXT = 2**31 - 1
 ATTENTION = ("kernel", "stock")
+BACKEND = "ddtree"
+"""The attention backend that verifies, as SGLang's flags name it."""
+PREFILL = (BACKEND, "fa3", "flashinfer", "triton")
+"""Those that may prefill: they read and write the KV pool in SGLang's plain layout. Ours does it by Triton's kernel."""
 LADDER = (16, 32, 64, 128)
 
 

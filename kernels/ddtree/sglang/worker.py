@@ -29,8 +29,8 @@ from ddtree.sglang.backends import DDTreeAttnBackend, DDTreeDraftAttnBackend, ve
 from ddtree.sglang.chooser import Chooser
 from ddtree.sglang.commit import Sampling
 from ddtree.sglang.heads import CandidateHead
+from ddtree.sglang.hooks import check_hooks
 from ddtree.sglang.lanes import Lane
-from ddtree.sglang.plugin import check_hooks
 from ddtree.sglang.policy import WidthPolicy
 from ddtree.sglang.prepare import Block, prepare
 from ddtree.sglang.probe import Probe

@@ -1,8 +1,8 @@
-"""What needs no SGLang of the entry point."""
+"""What needs no SGLang of the hooks."""
 
 from types import SimpleNamespace
 
-from ddtree.sglang.plugin import refuse_logprobs
+from ddtree.sglang.hooks import refuse_logprobs
 
 
 def test_requests_for_log_probabilities_are_refused_and_others_left_to_sglang() -> None:
