@@ -56,9 +56,10 @@ def arm_groups(run: Run) -> list[Group]:
 
 
 def unsettled(run: Run) -> str:
-    """What a ~ before a percentile means, to follow the word latencies; empty where there is none."""
+    """What a ~ before a percentile means, to follow the word latencies; empty where none is shown."""
     summaries = run.decision.summaries if run.decision else []
-    return "; ~ where requests are too few to settle a percentile" if any(s.indicative for s in summaries) else ""
+    marked = any({50, 90} & set(summary.indicative) for summary in summaries)
+    return "; ~ where requests are too few to settle a percentile" if marked else ""
 
 
 def progress(run: Run) -> list[Progress]:

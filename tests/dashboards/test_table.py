@@ -31,7 +31,7 @@ def test_what_is_planned_follows_the_looks(winner_run: Run) -> None:
 def test_a_percentile_of_too_few_requests_is_marked_and_the_mark_explained(winner_run: Run) -> None:
     assert winner_run.decision is not None
     summary = winner_run.decision.summaries[0]
-    few, many = summary.model_copy(update={"indicative": [90, 99]}), summary.model_copy(update={"indicative": []})
+    few, many = summary.model_copy(update={"indicative": [90, 99]}), summary.model_copy(update={"indicative": [99]})
     assert percentile(few, "tpot", 90) == f"~{percentile(many, 'tpot', 90)}"
     assert percentile(few, "tpot", 50) == percentile(many, "tpot", 50)
     pages = []
