@@ -1,12 +1,10 @@
-"""A quantity against the tree budget: the trees as a line, every other arm as a reference line. So is a tree whose
-budget is chosen step by step: what it may choose up to is no budget that it has.
-"""
+"""A quantity against the tree budget: the trees as a line, every other arm as a reference line."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -49,38 +47,25 @@ _STEP = Quantity("Time of a decode step, ms", "ms a step", 2, lambda arm: _step_
 
 
 def throughput_by_budget(
-    summaries: Sequence[ArmSummary],
-    styles: Styles,
-    winner: str | None = None,
-    cliffs: Sequence[Cliff] = (),
-    automatic: Collection[str] = (),
+    summaries: Sequence[ArmSummary], styles: Styles, winner: str | None = None, cliffs: Sequence[Cliff] = ()
 ) -> go.Figure:
-    """Output tokens a second against the number of tree nodes. Summaries of one concurrency;
-    `automatic`: arms whose budget is a policy's."""
-    return _by_budget(summaries, styles, winner, _SPEED, cliffs, automatic)
+    """Output tokens a second against the number of tree nodes. Summaries of one concurrency."""
+    return _by_budget(summaries, styles, winner, _SPEED, cliffs)
 
 
 def acceptance_by_budget(
-    summaries: Sequence[ArmSummary],
-    styles: Styles,
-    winner: str | None = None,
-    cliffs: Sequence[Cliff] = (),
-    automatic: Collection[str] = (),
+    summaries: Sequence[ArmSummary], styles: Styles, winner: str | None = None, cliffs: Sequence[Cliff] = ()
 ) -> go.Figure:
-    """Acceptance length against the number of tree nodes. Arguments as of `throughput_by_budget`."""
-    return _by_budget(summaries, styles, winner, _LENGTH, cliffs, automatic)
+    """Acceptance length against the number of tree nodes. Summaries of one concurrency."""
+    return _by_budget(summaries, styles, winner, _LENGTH, cliffs)
 
 
 def step_time_by_budget(
-    summaries: Sequence[ArmSummary],
-    styles: Styles,
-    winner: str | None = None,
-    cliffs: Sequence[Cliff] = (),
-    automatic: Collection[str] = (),
+    summaries: Sequence[ArmSummary], styles: Styles, winner: str | None = None, cliffs: Sequence[Cliff] = ()
 ) -> go.Figure:
     """Milliseconds of a decode step, its stages together, against the number of tree nodes. The store holds no
-    interval of it. Arms without stage times are left out. Arguments as of `throughput_by_budget`."""
-    return _by_budget([arm for arm in summaries if arm.step_ms], styles, winner, _STEP, cliffs, automatic)
+    interval of it. Arms without stage times are left out. Summaries of one concurrency."""
+    return _by_budget([arm for arm in summaries if arm.step_ms], styles, winner, _STEP, cliffs)
 
 
 def _step_time(arm: ArmSummary) -> Interval:
@@ -89,20 +74,14 @@ def _step_time(arm: ArmSummary) -> Interval:
 
 
 def _by_budget(
-    summaries: Sequence[ArmSummary],
-    styles: Styles,
-    winner: str | None,
-    quantity: Quantity,
-    cliffs: Sequence[Cliff],
-    automatic: Collection[str],
+    summaries: Sequence[ArmSummary], styles: Styles, winner: str | None, quantity: Quantity, cliffs: Sequence[Cliff]
 ) -> go.Figure:
-    trees = [arm for arm in summaries if arm.budget is not None and arm.arm not in automatic]
-    flats = [arm for arm in summaries if arm not in trees]
-    lines = _tree_lines(trees)
+    flats = [arm for arm in summaries if arm.budget is None]
+    lines = _tree_lines(summaries)
     figure = canvas(
         HEIGHT, styles, right=label_width([styles[a.arm].label for a in flats] + [name for name, _ in lines])
     )
-    budgets = sorted({arm.budget for arm in trees if arm.budget is not None})
+    budgets = sorted({arm.budget for arm in summaries if arm.budget is not None})
     ends = (min(budgets, default=1) / 1.25, max(budgets, default=1) * 1.25)
     top = 1.1 * max((quantity.of(arm).high for arm in summaries), default=1.0)
     labels = [_reference(figure, arm, styles, quantity, ends) for arm in flats]
@@ -114,16 +93,16 @@ def _by_budget(
     end_labels(figure, labels, top / PLOT_PX)
     for cliff in cliffs:
         _mark_cliff(figure, cliff, budgets, top)
-    for arm in trees:
+    for arm in summaries:
         if arm.arm == winner and arm.budget is not None:
             _mark(figure, arm.budget, quantity.of(arm), quantity)
     return figure
 
 
-def _tree_lines(trees: Sequence[ArmSummary]) -> list[tuple[str, list[ArmSummary]]]:
+def _tree_lines(summaries: Sequence[ArmSummary]) -> list[tuple[str, list[ArmSummary]]]:
     """Arms with a budget, as lines by what is left of their names without the budget."""
     lines: dict[tuple[str, str], list[ArmSummary]] = defaultdict(list)
-    for arm in sorted(trees, key=lambda a: (a.budget or 0, a.arm)):
+    for arm in sorted((a for a in summaries if a.budget is not None), key=lambda a: (a.budget or 0, a.arm)):
         rest = arm.arm.replace(f"budget={arm.budget}", "").replace("--", "-").strip("-")
         lines[(arm.engine, rest if rest != arm.arm else arm.method)].append(arm)
     several = len({engine for engine, _ in lines}) > 1

@@ -15,10 +15,11 @@ def width(run: Run) -> list[Plate]:
     summaries = point_summaries(decision) if decision else []
     if decision is None or not any(summary.budget is not None for summary in summaries):
         return []
-    chosen = {trial.arm for trial in run.trials if automatic(trial)}
+    chosen = {trial.arm for trial in run.trials if automatic(trial)}  # what it may choose up to is no budget
+    summaries = [s.model_copy(update={"budget": None}) if s.arm in chosen else s for s in summaries]
     cliffs = [c for c in run.outputs.cliffs if c.concurrency == decision.concurrency] if run.outputs else []
-    speed = figures.throughput_by_budget(summaries, run.styles, winner(decision), cliffs, chosen)
-    accepted = figures.acceptance_by_budget(summaries, run.styles, winner(decision), cliffs, chosen)
+    speed = figures.throughput_by_budget(summaries, run.styles, winner(decision), cliffs)
+    accepted = figures.acceptance_by_budget(summaries, run.styles, winner(decision), cliffs)
     level = f"{percent(decision.confidence)} interval"
     plates = [
         Plate(
@@ -39,7 +40,7 @@ def width(run: Run) -> list[Plate]:
         ),
     ]
     if any(summary.step_ms for summary in summaries):
-        figure = figures.step_time_by_budget(summaries, run.styles, winner(decision), cliffs, chosen)
+        figure = figures.step_time_by_budget(summaries, run.styles, winner(decision), cliffs)
         caption = "What a decode step costs, its stages together; the store holds no interval of it."
         plates.append(Plate("step-time", "Step time by tree budget", caption, figure, wide=True))
     return plates

@@ -133,11 +133,11 @@ def test_trees_with_and_without_a_chain_are_two_lines() -> None:
     assert list(trace(figure, "ddtree-chain").x) == [7]
 
 
-def test_a_tree_whose_budget_is_chosen_is_a_level_and_no_point_of_the_line() -> None:
-    arms = [("ddtree-budget=7", 7), ("ddtree-budget=15", 15), ("ddtree-auto", 63)]
+def test_a_tree_without_a_budget_is_a_level_and_no_point_of_the_line() -> None:
+    arms = [("ddtree-budget=7", 7), ("ddtree-budget=15", 15), ("ddtree-auto", None)]
     summaries = [summary(name, "ddtree", budget) for name, budget in arms]
     styles = arm_styles(ArmKey(name, "ddtree", budget) for name, budget in arms)
-    figure = figures.throughput_by_budget(summaries, styles, "ddtree-auto", automatic={"ddtree-auto"})
+    figure = figures.throughput_by_budget(summaries, styles, "ddtree-auto")
     assert list(trace(figure, "ddtree").x) == [7, 15]
     level = trace(figure, "ddtree-auto")
     assert level.y[0] == level.y[1] == summaries[-1].output_tok_s.estimate

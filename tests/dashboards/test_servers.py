@@ -8,6 +8,7 @@ from typing import Any
 from dashboards import servers
 from dashboards.report import render
 from dashboards.run import Run
+from dashboards.story.width import width
 from orchestrator.records import TrialState
 
 
@@ -55,6 +56,17 @@ def test_a_policy_is_told_from_a_budget(winner_run: Run) -> None:
     chosen = trial.model_copy(update={"identity": {"settings": {"policy": "auto"}}})
     fixed = trial.model_copy(update={"identity": {"settings": {"policy": "fixed"}}})
     assert [servers.automatic(each) for each in (chosen, fixed, trial)] == [True, False, False]
+
+
+def test_a_tree_whose_budget_is_chosen_is_no_point_of_the_line(winner_run: Run) -> None:
+    run = told(winner_run, {"ddtree-budget=63": {"policy": "auto"}})
+    plates = width(run)
+    assert len(plates) == len(width(winner_run)) > 1
+    for plate in plates:
+        (line,) = [trace for trace in plate.figure.data if trace.name == "ddtree"]
+        (level,) = [trace for trace in plate.figure.data if trace.name == "ddtree-budget=63"]
+        assert list(line.x) == list(plate.figure.layout.xaxis.tickvals) == [7, 15, 31]
+        assert level.y[0] == level.y[1]
 
 
 def test_the_report_says_it_without_believing_it(winner_run: Run) -> None:

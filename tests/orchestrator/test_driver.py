@@ -106,6 +106,16 @@ class Bench:
         choice = replace(CHOICE, resident=self.resident)
         run_sweep(self.plan, self.store, choice, Console(file=self.output, width=200))
 
+    def lose_slots_at(self, fatal: Trial, why: str, spared: int | None = None) -> None:
+        """Whoever comes to this trial is lost, but for the slot `spared`."""
+
+        def script(trial: Trial, _: int) -> Measurement:
+            if trial == fatal and (spared is None or fatal not in self.slots[spared].ran):
+                raise SlotLostError(why)
+            return valid(trial)
+
+        self.script = script
+
     @property
     def lines(self) -> list[str]:
         return self.output.getvalue().splitlines()
@@ -191,13 +201,7 @@ def test_the_rest_of_a_lost_slots_block_has_engines_of_its_own(tmp_path: Path, m
     bench = Bench(tmp_path, monkeypatch, block_plan(restart=True))
     bench.count = 2
     fatal = bench.plan.trials[1]
-
-    def script(trial: Trial, _: int) -> Measurement:
-        if trial == fatal and not bench.slots[1].ran.count(trial):
-            raise SlotLostError("the node died")
-        return valid(trial)
-
-    bench.script = script
+    bench.lose_slots_at(fatal, "the node died", spared=1)
     bench.sweep()
     other = bench.slots[1]
     assert [after for after, _ in other.prepares] == changes_of_block(other)
@@ -361,13 +365,7 @@ def test_a_lost_slot_leaves_its_unit_to_the_others(tmp_path: Path, monkeypatch: 
     bench = Bench(tmp_path, monkeypatch, long_plan())
     bench.count = 2
     fatal = bench.plan.trials[1]
-
-    def script(trial: Trial, _: int) -> Measurement:
-        if trial == fatal and not bench.slots[1].ran.count(trial):
-            raise SlotLostError("the node died; no other has the resources")
-        return valid(trial)
-
-    bench.script = script
+    bench.lose_slots_at(fatal, "the node died; no other has the resources", spared=1)
     bench.sweep()
     assert bench.store.finished() == {trial.digest for trial in bench.plan.trials}
     assert bench.slots[0].ran == list(bench.plan.trials[:2])
@@ -380,25 +378,14 @@ def test_a_lost_slot_leaves_its_unit_to_the_others(tmp_path: Path, monkeypatch: 
 def test_a_slot_lost_when_the_others_are_done_is_made_up_for(bench: Bench) -> None:
     bench.count, bench.seconds = 2, 0.1
     last = bench.plan.units[1].trials[2]
-
-    def script(trial: Trial, _: int) -> Measurement:
-        if trial == last and trial not in bench.slots[0].ran:
-            raise SlotLostError("gone")
-        return valid(trial)
-
-    bench.script = script
+    bench.lose_slots_at(last, "gone", spared=0)
     bench.sweep()
     assert bench.slots[0].ran[-1] == bench.slots[1].ran[-1] == last
     assert len(bench.store.finished()) == 6
 
 
 def test_without_a_slot_the_sweep_ends_in_one_line(bench: Bench) -> None:
-    def script(trial: Trial, _: int) -> Measurement:
-        if trial == bench.plan.trials[4]:
-            raise SlotLostError("the node died")
-        return valid(trial)
-
-    bench.script = script
+    bench.lose_slots_at(bench.plan.trials[4], "the node died")
     with pytest.raises(InputError) as caught:
         bench.sweep()
     assert str(caught.value) == "no slot is left: slot-0: the node died; --resume goes on with the rest"
