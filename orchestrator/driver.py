@@ -2,7 +2,8 @@
 
 A unit stays on one slot and keeps its order, because its trials are paired. A trial that does not count is run once
 more, on a fresh engine unless only the machine was disturbed; how it ends then is stored, and the sweep goes on. A slot
-that is lost for good leaves the rest of its unit to the others. With `blocks.restart` no engine outlives its block.
+that is lost for good leaves the rest of its unit to the others. With `blocks.restart` no engine outlives its block,
+and slots take whole blocks.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from orchestrator.plan import Plan, Trial, Unit
 from orchestrator.pool import SlotHandle, SlotLostError, open_slots
 from orchestrator.progress import Progress
 from orchestrator.records import JournalEntry, TrialState
-from orchestrator.rounds import count, due, remaining
+from orchestrator.rounds import count, due, next_of_blocks, remaining
 from orchestrator.store import RunStore, writing
 from orchestrator.times import now
 from orchestrator.validity import Limits
@@ -160,8 +161,7 @@ class _Sweep:
 
     async def _work(self, slot: SlotHandle) -> str:
         """Run units as long as there are any. Returns why the slot was lost; empty when it was not."""
-        while self._units:
-            unit = self._units.popleft()
+        while unit := self._take(slot):
             for number, trial in enumerate(unit.trials):
                 self._current[slot.label] = trial
                 try:
@@ -173,8 +173,19 @@ class _Sweep:
         self._current.pop(slot.label, None)
         return ""
 
+    def _take(self, slot: SlotHandle) -> Unit | None:
+        """The slot's next unit; none when there is no more, or no more that it should do."""
+        if not self._restart:
+            return self._units.popleft() if self._units else None
+        others = [block for label, block in self._blocks.items() if label != slot.label]
+        unit = next_of_blocks(self._units, self._blocks.get(slot.label), others)
+        if unit is not None:
+            self._units.remove(unit)
+        return unit
+
     def _lost(self, slot: SlotHandle, trial: Trial, reason: str) -> None:
         self._current.pop(slot.label)
+        self._blocks.pop(slot.label)
         self._journal(slot, trial, TrialState.FAILED, reason)
         self._progress.slot(slot.label, None, "lost", time.time())
         self._progress.say(f"lost: {slot.label}: {reason}")

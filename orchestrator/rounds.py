@@ -62,6 +62,16 @@ def remaining(units: Sequence[Unit], finished: set[str]) -> list[Unit]:
     return [unit for unit in left if unit.trials]
 
 
+def next_of_blocks(units: Sequence[Unit], own: int | None, others: Sequence[int]) -> Unit | None:
+    """What a slot takes next when every block has engines of its own: the rest of its block, then a block that no other
+    slot is at. Only a slot without a block joins others, where they are fewest: engines that it started for the end of
+    a block would be up when those that are there have measured it. `others`: the blocks that the other slots are at.
+    """
+    mine = [unit for unit in units if unit.block == own]
+    free = mine or [unit for unit in units if own is None or unit.block not in others]
+    return min(free, key=lambda unit: others.count(unit.block), default=None)
+
+
 def count(units: Sequence[Unit]) -> int:
     """Trials in all units."""
     return sum(len(unit.trials) for unit in units)

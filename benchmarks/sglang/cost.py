@@ -7,6 +7,7 @@ numbers (--load-format dummy): the steps cost what they would, the tokens mean n
                            those that they report; then traced by SGLang at the first context;
                            ar@BACKEND and dflash@BACKEND with that attention in place of Triton's,
                            ddtree-N@BACKEND with that one in prefill
+    auto-N                 an automatic policy up to that tree: what choosing costs, beside ddtree-N
     chain-15               ddtree-15 that verifies what dflash drafts: experts make one token dearer than another
     ladder                 an automatic policy whose own start-up measurement is the curve: a step at every width; it
                            must have the GPU for itself
@@ -122,6 +123,8 @@ def _server(name: str, place: Place, port: int) -> Server:
     budget = method.partition("-")[2]
     option = "prefill_attention_backend" if budget else "attention_backend"
     options: dict[str, Any] = {option: backend} if backend else {}
+    if method.startswith("auto"):
+        options["policy"] = "auto"
     subject = arm(method, int(budget) if budget else None, method.startswith("chain"), **options)
     return Server(replace(subject, name=name), place, port)
 

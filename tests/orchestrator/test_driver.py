@@ -172,6 +172,21 @@ def test_a_slot_that_goes_on_to_another_block_starts_its_engines_anew_where_that
     assert sum(ended) == 100 * len(waited)
 
 
+@pytest.mark.parametrize(("slots", "blocks_of_a_slot"), [(2, 2), (3, 2), (4, 1), (6, 1)])
+def test_slots_whose_engines_start_anew_take_whole_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slots: int, blocks_of_a_slot: int
+) -> None:
+    workload = {"prompts": {"count": 8}, "max_tokens": 12, "concurrency": [1, 2]}
+    bench = Bench(tmp_path, monkeypatch, block_plan(restart=True, workload=workload))
+    bench.count = bench.resident = slots
+    bench.sweep()
+    assert bench.store.finished() == {trial.digest for trial in bench.plan.trials}
+    at = [list(dict.fromkeys(trial.block for trial in slot.ran)) for slot in bench.slots]
+    assert max(map(len, at)) == blocks_of_a_slot
+    assert sum(map(len, at)) == max(4, slots), "a block is divided only where there are more slots than blocks"
+    assert [len(slot.prepares) for slot in bench.slots] == list(map(len, at))
+
+
 def changes_of_block(slot: ScriptedSlot) -> list[int]:
     return [n for n, (one, next_) in enumerate(itertools.pairwise(slot.ran), 1) if one.block != next_.block]
 

@@ -1,7 +1,7 @@
 import pytest
 
 from orchestrator.records import Look
-from orchestrator.rounds import count, due, given_up, horizon, open_points, planned
+from orchestrator.rounds import count, due, given_up, horizon, next_of_blocks, open_points, planned
 from orchestrator.spec import BlockSpec
 from tests.orchestrator.acting import plain, sweep_plan
 
@@ -61,3 +61,23 @@ def test_the_trials_of_each_arm_are_counted() -> None:
     looks = [taken(1, 2, dflash="hopeless"), taken(2, 2, stop="clear")]
     assert planned(PLAN.spec, looks) == {"autoregressive": 6, "dflash": 4, "ddtree-budget=7": 6}
     assert sum(planned(PLAN.spec, looks).values()) == count(due(PLAN, looks))
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "taken"),
+    [
+        (None, [], (1, 2)),
+        (2, [], (2, 1)),
+        (0, [1], (2, 1)),
+        (0, [1, 2], (3, 1)),
+        (0, [1, 2, 3], None),
+        (None, [1, 2, 3], (1, 2)),
+        (None, [1, 2, 2, 3, 1], (3, 1)),
+    ],
+)
+def test_a_slot_ends_its_block_takes_a_free_one_and_joins_others_only_where_it_has_none(
+    own: int | None, others: list[int], taken: tuple[int, int] | None
+) -> None:
+    left = [unit for unit in PLAN.units if (unit.block, unit.concurrency) >= (1, 2) and unit.block < 4]
+    unit = next_of_blocks(left, own, others)
+    assert (unit and (unit.block, unit.concurrency)) == taken
