@@ -201,7 +201,9 @@ def _add_point(
     if missing:
         heavy = batch * context > HEAVY
         point |= _heavy_point(missing, batch, context) if heavy else _point(missing, batch, context, options.rounds)
-        print(batch, context, {name: round(step["median"], 3) for name, step in point.items()}, flush=True)
+        print(
+            batch, context, {name: step.get("failed", step.get("median")) for name, step in point.items()}, flush=True
+        )
         write(options.out, results)
 
 
@@ -239,20 +241,35 @@ def _step_ms(server: Server, batch: int, context: int, source: random.Random) ->
 
 
 def _heavy_point(servers: Mapping[str, Server], batch: int, context: int) -> dict[str, Any]:
-    """One server after the other, once."""
+    """One server after the other, once. One that does not run all requests at once tells that and no time."""
     source = random.Random(batch * context)
-    times = {name: _streamed_step_ms(server, batch, context, source) for name, server in servers.items()}
-    return {name: {"median": ms, "all": [ms], "by": "streams"} for name, ms in times.items()}
+    point: dict[str, Any] = {}
+    for name, server in servers.items():
+        try:
+            ms = _streamed_step_ms(server, batch, context, source)
+            point[name] = {"median": ms, "all": [ms], "by": "streams"}
+        except CrowdedError as error:
+            point[name] = {"failed": str(error)}
+    return point
+
+
+class CrowdedError(RuntimeError):
+    """The server ran fewer requests at once than it was given."""
 
 
 def _streamed_step_ms(server: Server, batch: int, context: int, source: random.Random) -> float:
-    """By the pieces that come from when the last request has begun to when the first one ends: all are running."""
+    """By the pieces that come from when the last request has begun to when the first one ends: all are running.
+    CrowdedError where they never do.
+    """
     with ThreadPoolExecutor(batch) as pool:
         asked = [
             pool.submit(server.arrivals, prompt, TOKENS, ignore_eos=True) for prompt in _prompts(source, batch, context)
         ]
         came = [answer.result() for answer in asked]
     begin, end = max(times[0] for times in came), min(times[-1] for times in came)
+    if begin >= end:
+        running = sum(times[0] < end for times in came)
+        raise CrowdedError(f"{running} of {batch} requests ran at once")
     within = [[time for time in times if begin <= time <= end] for times in came]
     return 1000 * statistics.median((times[-1] - times[0]) / (len(times) - 1) for times in within)
 

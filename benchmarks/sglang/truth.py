@@ -24,7 +24,7 @@ from benchmarks.sglang.servers import Place, Server, arm, bring_up, stop_when_to
 from benchmarks.sglang.soak import soak
 
 HARD = (
-    *("--mem-fraction-static", "0.8", "--max-total-tokens", "3072", "--page-size", "64", "--sleep-on-idle"),
+    *("--mem-fraction-static", "0.8", "--max-total-tokens", "4096", "--page-size", "64", "--sleep-on-idle"),
     *("--chunked-prefill-size", "64", "--schedule-conservativeness", "0.3"),
 )
 RETRACTING = {"SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "40"}

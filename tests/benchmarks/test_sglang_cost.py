@@ -33,6 +33,20 @@ def test_only_steps_at_which_all_requests_run_count(batch: int) -> None:
     assert found == pytest.approx(1000 * STEP)
 
 
+class Full(Streams):
+    """One that takes its last two requests once the others are over."""
+
+    def arrivals(self, prompt: Sequence[int], tokens: int, **_: object) -> list[float]:
+        times = super().arrivals(prompt, tokens)
+        return [time + tokens for time in times] if self.left < 2 else times
+
+
+def test_requests_that_never_run_at_once_tell_no_time() -> None:
+    found = cost._heavy_point({"full": cast(Server, Full(8)), "wide": cast(Server, Streams(8))}, 8, 4)
+    assert found["full"] == {"failed": "6 of 8 requests ran at once"}
+    assert found["wide"]["median"] == pytest.approx(1000 * STEP)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -41,6 +55,7 @@ def test_only_steps_at_which_all_requests_run_count(batch: int) -> None:
         ("ddtree-63", {"prefill_attention_backend": "triton"}),
         ("ddtree-63@fa3", {"prefill_attention_backend": "fa3"}),
         ("chain-15", {"prefill_attention_backend": "triton"}),
+        ("auto-63@fa3", {"prefill_attention_backend": "fa3", "policy": "auto"}),
     ],
 )
 def test_a_name_says_the_attention_and_the_shape(

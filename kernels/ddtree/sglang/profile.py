@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ddtree.sglang.policy import CostModel, Point
-from ddtree.sglang.scratch import Scratch
+from ddtree.sglang.scratch import Scratch, whole_pages
 
 if TYPE_CHECKING:
     from ddtree.sglang.lanes import Lane
@@ -34,9 +34,11 @@ def _contexts(worker: "DDTreeWorker", requests: int, width: int) -> list[int]:
     """Two, as far apart as the model and the KV cache let them be; the requests share the prefix that is read, and
     differ in their last tokens, which choose a mixture's experts.
     """
-    room = worker.model_runner.max_total_num_tokens - requests * _room(worker, width)
+    page = worker.model_runner.page_size
+    room = worker.model_runner.max_total_num_tokens - requests * whole_pages(_room(worker, width), page)
     far = min(FAR, worker.model_runner.model_config.context_len // 2, room)
-    return [NEAR, far] if far > 2 * NEAR else [NEAR]
+    near, far = whole_pages(NEAR, page), far - far % page
+    return [near, far] if far > 2 * near else [near]
 
 
 def _room(worker: "DDTreeWorker", width: int) -> int:

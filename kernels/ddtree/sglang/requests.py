@@ -31,3 +31,11 @@ def plan(runner: Any, batch: Any) -> None:
     translator = getattr(runner, "kv_index_translator", None)
     if translator is not None:
         translator.bind_own_plan(batch)
+
+
+def unpadded(batch: Any, tokens: int) -> None:
+    """Say how many tokens a prefill built by hand has, under the name of this version. SGLang's graph pads them and
+    shows attention no more than these; flashinfer refuses what is padded.
+    """
+    newer = "global_num_token_non_padded_cpu"
+    setattr(batch, newer if hasattr(batch, newer) else "num_token_non_padded_cpu", tokens)

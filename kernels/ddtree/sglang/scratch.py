@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardBatch, ForwardMode
 
-from ddtree.sglang.requests import Requests, plan
+from ddtree.sglang.requests import Requests, plan, unpadded
 from ddtree.sglang.trees import Outcome
 
 if TYPE_CHECKING:
@@ -16,12 +16,18 @@ if TYPE_CHECKING:
 Texts = list[list[int]]
 
 
+def whole_pages(tokens: int, page: int) -> int:
+    """KV slots of the pages that so many tokens take."""
+    return -(-tokens // page) * page
+
+
 class ScratchError(RuntimeError):
     """The KV cache or the context is too small for what start-up needs."""
 
 
 class Scratch:
-    """`requests` rows of req_to_token with `room` KV slots each, the first `shared` of them the same for all.
+    """`requests` rows of req_to_token with `room` KV slots each after the first `shared`, which are the same for all as
+    far as they fill pages: attention that reads whole pages takes it that a request's own begin with one.
 
     Leaves the pool as it found it but for the contents of unused slots.
     """
@@ -32,15 +38,17 @@ class Scratch:
         self.device = self.runner.device
         self.requests = requests
         self.room = shared + room
-        needed = shared + requests * room
+        page = self.runner.page_size
+        common = shared - shared % page
+        own = whole_pages(self.room - common, page)
+        needed = common + requests * own
         if needed > self.runner.max_total_num_tokens:
             raise ScratchError(f"start-up needs {needed} KV slots, there are {self.runner.max_total_num_tokens}")
         if self.room > self._table.shape[1]:
             raise ScratchError(f"start-up needs a context of {self.room} tokens, there are {self._table.shape[1]}")
-        first = self.runner.page_size
-        common = torch.arange(first, first + shared, device=self.device).expand(requests, shared)
-        own = torch.arange(first + shared, first + needed, device=self.device).view(requests, room)
-        self.slots = torch.cat([common, own], dim=1)
+        slots = torch.arange(page, page + needed, device=self.device)  # the first page is nobody's
+        rest = slots[common:].view(requests, own)[:, : self.room - common]
+        self.slots = torch.cat([slots[:common].expand(requests, common), rest], dim=1)
         self.rows = torch.arange(1, requests + 1, device=self.device)
         self._table[self.rows, : self.room] = self.slots.int()
 
@@ -84,6 +92,7 @@ class Scratch:
             capture_hidden_mode=CaptureHiddenMode.FULL,
         )
         plan(self.runner, batch)
+        unpadded(batch, sum(lengths))
         return self.runner.forward(batch).logits_output
 
     def inject(self, features: torch.Tensor, texts: Texts) -> None:

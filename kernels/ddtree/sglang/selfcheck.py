@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ddtree.sglang.scratch import Scratch, Texts
+from ddtree.sglang.scratch import Scratch, Texts, whole_pages
 
 if TYPE_CHECKING:
     from ddtree.sglang.lanes import Lane
@@ -69,7 +69,7 @@ def _outgrow(worker: "DDTreeWorker") -> None:
     captured = max([1, *(rows for lane in worker.lanes for rows in lane.stages.captured)])
     wanted = min(2 * captured * worker.block_size + 1, space, chunk if chunk and chunk > 0 else space)
     length = min(wanted, pool.req_to_token.shape[1], runner.model_config.context_len)
-    requests = min(-(-wanted // length), pool.size, space // length)
+    requests = min(-(-wanted // length), pool.size, space // whole_pages(length, runner.page_size))
     random = torch.Generator().manual_seed(0)
     texts = torch.randint(runner.model_config.vocab_size, (requests, length), generator=random).tolist()
     scratch = Scratch(worker, requests, length)

@@ -110,6 +110,11 @@ SYMBOLS = (
     Symbol("sglang.srt.layers.radix_attention:AttentionType", has=("ENCODER_ONLY", "DECODER")),
     Symbol("sglang.srt.mem_cache.memory_pool:KVWriteLoc", has=("loc", "swa_loc")),
     Symbol("sglang.srt.model_executor.forward_batch_info:ForwardBatch", has=(*_BATCH, *_EXTEND)),
+    Symbol(
+        "sglang.srt.model_executor.forward_batch_info:ForwardBatch",
+        has=("global_num_token_non_padded_cpu",),
+        since="sglang.srt.mem_cache.kv_index_translator",
+    ),
     Symbol("sglang.srt.model_executor.forward_batch_info:ForwardMode", has=("TARGET_VERIFY", "EXTEND")),
     Symbol("sglang.srt.model_executor.forward_batch_info:CaptureHiddenMode", has=("FULL", "NULL")),
     Symbol("sglang.srt.managers.utils:GenerationBatchResult", has=_RESULT),

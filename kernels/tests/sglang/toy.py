@@ -31,10 +31,16 @@ class _Mode(Enum):
     FULL = auto()
 
 
+class Batch(SimpleNamespace):
+    """Of a prefill."""
+
+    num_token_non_padded_cpu = None
+
+
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one module of SGLang's that start-up steps import."""
     module = ModuleType("sglang.srt.model_executor.forward_batch_info")
-    module.ForwardBatch = SimpleNamespace  # type: ignore[attr-defined]
+    module.ForwardBatch = Batch  # type: ignore[attr-defined]
     module.ForwardMode = module.CaptureHiddenMode = _Mode  # type: ignore[attr-defined]
     for name in ("sglang", "sglang.srt", "sglang.srt.model_executor"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
@@ -58,7 +64,7 @@ class Worker:
     ) -> None:
         self.block_size = block
         self.laws = torch.randn(LAWS, VOCABULARY, generator=torch.Generator().manual_seed(3))
-        slots = page + 64 * requests
+        slots = page + 80 * requests
         self.cache, self.drafter = torch.zeros(2, slots + 200, 1, 1)
         table = torch.zeros(requests + 1, 400, dtype=torch.int32)
         self.model_runner = SimpleNamespace(
@@ -91,12 +97,20 @@ class Worker:
         return self.laws[hash(tuple(seen)) % LAWS]
 
     def forward(self, batch: Any) -> Any:
-        """A prefill of whole texts."""
-        self.cache[batch.out_cache_loc, 0, 0] = batch.input_ids.float()
-        texts = batch.input_ids.split(batch.extend_seq_lens_cpu)
-        logits = torch.stack([self.law(list(enumerate(text.tolist()))) for text in texts])
+        """A prefill of whole texts, by attention that reads whole pages and takes no more tokens than it was told."""
+        live = torch.arange(batch.num_token_non_padded_cpu)
+        self.cache[batch.out_cache_loc[live], 0, 0] = batch.input_ids[live].float()
+        read = [self._pages(*text) for text in zip(batch.req_pool_indices, batch.extend_seq_lens_cpu, strict=True)]
+        logits = torch.stack([self.law(list(enumerate(text))) for text in read])
         features = batch.input_ids[:, None].float()
         return SimpleNamespace(logits_output=SimpleNamespace(next_token_logits=logits, hidden_states=features))
+
+    def _pages(self, row: torch.Tensor, length: int) -> list[int]:
+        """The tokens of a request by the page that each page of its table begins in."""
+        page = self.model_runner.page_size
+        pages = self.model_runner.req_to_token_pool.req_to_token[row, :length:page] // page
+        tokens = self.cache[(page * pages[:, None] + torch.arange(page)).flatten()[:length], 0, 0]
+        return [int(token) for token in tokens]
 
     def _append_target_hidden_to_draft_kv_by_loc(self, target_hidden: Any, cache_loc: Any, positions: Any) -> None:
         self.drafter[cache_loc, 0, 0] = target_hidden[:, 0]
