@@ -52,7 +52,7 @@ def main() -> None:
     up = _servers(options, {name for part in todo for name in NEEDS[part]})
     broken = _broken(options) if "faults" in todo else {}
     try:
-        dead = bring_up(up, 300, ("ar", "dflash"))
+        dead = bring_up(up, 420, ("ar", "dflash"))
         results |= {"tokens": options.tokens, "dead": dead}
         steps: dict[str, Callable[[dict[str, Server]], Any]] = {
             "faults": lambda _: _faults(broken),
