@@ -74,8 +74,10 @@ class EngineProcess:
 
 
 def spawn(engine: Engine, arm: Arm, deployment: Deployment, slot: int = 0) -> EngineProcess:
-    """Start the server for an arm on a free port, off the CPU that the load client of slot number `slot` gets."""
-    port = free_port()
+    """Start the server for an arm on a free port, the next one left to it as well, off the CPU that the load client
+    of slot number `slot` gets.
+    """
+    port = free_port(row=2)
     log = EngineLog()
     # Another program starts a container's processes, and gives them its own set of CPUs.
     cores = share_all() if deployment.image else choose(os.sched_getaffinity(0), deployment.threads, slot)

@@ -32,7 +32,9 @@ class Engine(Protocol):
         """
 
     def command(self, arm: Arm, deployment: Deployment, port: int) -> list[str]:
-        """The argument list of the server. Two arms with equal commands share one process; see `configure`."""
+        """The argument list of the server, which may have the port after `port` for its own processes. Two arms with
+        equal commands share one process; see `configure`.
+        """
 
     def serve(self, arm: Arm, deployment: Deployment, host: str, port: int) -> list[str]:
         """As `command`, of a server that comes up as the arm without `configure` and listens on `host`: a release."""

@@ -34,7 +34,7 @@ class SglangEngine:
         return software.describe(interpreter)
 
     def command(self, arm: Arm, deployment: Deployment, port: int) -> list[str]:
-        return command.command(arm, deployment, port)
+        return command.command(arm, deployment, port, rendezvous=port + 1)
 
     def serve(self, arm: Arm, deployment: Deployment, host: str, port: int) -> list[str]:
         return command.command(arm, deployment, port, host, report.served_path(deployment.target, port))

@@ -16,14 +16,21 @@ _ELSEWHERE = ("--config", "--attention-backend", "--prefill-attention-backend", 
 
 
 def command(
-    arm: Arm, deployment: Deployment, port: int, host: str = "127.0.0.1", told: Path | None = None
+    arm: Arm,
+    deployment: Deployment,
+    port: int,
+    host: str = "127.0.0.1",
+    told: Path | None = None,
+    rendezvous: int | None = None,
 ) -> list[str]:
     """The argument list. The method is part of it: each arm has a process of its own. `told`: where our plugin leaves
-    its report, by default where a sweep looks for it.
+    its report, by default where a sweep looks for it. `rendezvous`: the port at which its processes meet; without it
+    SGLang takes one of the kernel's for outgoing connections, which may be gone when it is used.
 
     EngineError for a deployment that cannot run the arm, or whose arguments say what the arm says.
     """
     own = [*_arguments(arm, deployment), "--host", host, "--port", str(port)]
+    own += ["--nccl-port", str(rendezvous)] if rendezvous is not None else []
     software = Software.parse(deployment.software)
     if deployment.device != "cuda":
         raise EngineError(f"SGLang {software.version} cannot run on device {deployment.device}: it needs cuda")

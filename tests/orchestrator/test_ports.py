@@ -14,6 +14,15 @@ def test_a_free_port_is_below_those_of_outgoing_connections_and_can_be_listened_
         socket.create_server(("127.0.0.1", port)).close()
 
 
+def test_the_ports_of_a_row_are_free_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", ports.free_port(row=3))) as taken:
+        middle = taken.getsockname()[1]
+        monkeypatch.setattr(ports, "_LOWEST", middle - 1)
+        monkeypatch.setattr(ports, "_HIGHEST", middle + 3)
+        monkeypatch.setattr(ports, "_first_outgoing", lambda: 65_536)
+        assert {ports.free_port(row=2) for _ in range(20)} == {middle + 1}
+
+
 def test_a_port_that_somebody_listens_on_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

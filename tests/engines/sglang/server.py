@@ -65,6 +65,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--attention-backend", choices=backends)
     parser.add_argument("--prefill-attention-backend", choices=backends)
     parser.add_argument("--log-level-http")
+    parser.add_argument("--nccl-port", type=int)
     parser.add_argument("--mem-fraction-static", type=float, default=0.8)
     parser.add_argument("--max-total-tokens", type=int)
     parser.add_argument("--load-format", default="auto")

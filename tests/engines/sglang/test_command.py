@@ -32,7 +32,8 @@ def test_the_command_says_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     found = options(PLAIN, monkeypatch, arguments=("--mem-fraction-static", "0.3"))
     assert (found.model_path, found.served_model_name, found.dtype) == ("/models/target", "target", "bfloat16")
     assert (found.context_length, found.max_running_requests, found.cuda_graph_max_bs_decode) == (512, 4, 4)
-    assert (found.host, found.port, found.random_seed, found.mem_fraction_static) == ("127.0.0.1", 8123, 0, 0.3)
+    assert (found.host, found.port, found.nccl_port) == ("127.0.0.1", 8123, 8124)
+    assert (found.random_seed, found.mem_fraction_static) == (0, 0.3)
     assert (found.attention_backend, found.sampling_backend, found.grammar_backend) == (None, "pytorch", "none")
     assert found.disable_radix_cache
     assert found.enable_metrics
@@ -94,7 +95,8 @@ def test_a_tree_s_server_is_told_where_to_report_by_its_port() -> None:
 def test_a_release_listens_where_it_is_told() -> None:
     line = ENGINE.serve(arm(Method.DFLASH), deployment(), "0.0.0.0", 80)
     measured = ENGINE.command(arm(Method.DFLASH), deployment(), 80)
-    assert line == ["0.0.0.0" if word == "127.0.0.1" else word for word in measured]
+    at = measured.index("--nccl-port")
+    assert line == ["0.0.0.0" if word == "127.0.0.1" else word for word in measured[:at] + measured[at + 2 :]]
 
 
 @pytest.mark.parametrize(
