@@ -50,7 +50,8 @@ def table(cost: Json, tokens: Mapping[str, float]) -> list[dict[str, Any]]:
         batch, context = int(point.split()[1]), int(point.split()[3])
         times = {name: step["median"] for name, step in steps.items() if _method(name) in (PLAIN, CHAIN)}
         times |= {width: ms for width in tokens if (ms := _curve(cost["ladder"], batch, width, context)) is not None}
-        times |= {width: steps[_tree(width)]["median"] for width in tokens if _tree(width) in steps}
+        trees = {_method(name): step["median"] for name, step in steps.items()}
+        times |= {width: trees[_tree(width)] for width in tokens if _tree(width) in trees}
         rates = {name: round(1000 * batch * tokens.get(_method(name), 1.0) / ms, 1) for name, ms in times.items()}
         if rates.keys() & tokens.keys() - {CHAIN}:
             best = max(rates, key=rates.__getitem__)
@@ -70,7 +71,7 @@ def _tree(width: str) -> str:
 
 
 def _method(name: str) -> str:
-    """Without the attention back end: `dflash@flashinfer` drafts and verifies as `dflash`."""
+    """Without the attention back end: `dflash@flashinfer` drafts and verifies as `dflash`, a tree's @ is prefill's."""
     return name.partition("@")[0]
 
 

@@ -15,6 +15,7 @@ COST = {
     "points": {
         "batch 1 context 1000": {"ar": {"median": 5.0}, "dflash": {"median": 10.0}},
         "batch 16 context 1000": {"ar": {"median": 8.0}, "dflash": {"median": 16.0}},
+        "batch 4 context 1000": {"dflash@fa3": {"median": 8.0}, "ddtree-63@fa3": {"median": 10.0}},
     },
     "ladder": [
         {"requests": 1, "width": 64, "context": 0, "ms": 6.0},
@@ -35,6 +36,7 @@ def test_tokens_a_second_are_tokens_over_steps() -> None:
         "fastest": "64",
     }
     assert rows[1]["tok_s"] == {"ar": 2000.0, "dflash": 4000.0, "64": 3200.0}, "48 has no measured acceptance"
+    assert rows[2]["tok_s"] == {"dflash@fa3": 2000.0, "64": 2400.0}, "the measured tree, whoever prefills"
     assert predict.crossover(rows, 1000) == 16
     assert predict.crossover(rows[:1], 1000) is None
 
