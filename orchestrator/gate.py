@@ -18,7 +18,9 @@ from orchestrator.equivalence import (
     Candidate,
     compare_texts,
     judge,
+    logit_gap,
     near_tie_gap,
+    own_regret,
     self_divergences,
     unjudged,
 )
@@ -97,7 +99,8 @@ class _Gate:
                 reference = self._plan.arm(name)
                 try:
                     rankings |= await self._rankings(slots[0], reference, candidates)
-                    epsilon[reference.engine] = await self._epsilon(slots[0], reference)
+                    own = [own_regret(candidate, rankings[candidate]) for candidate in candidates]
+                    epsilon[reference.engine] = await self._epsilon(slots[0], reference, own)
                 except EngineError as error:
                     unasked[name] = str(error)
         return _Evidence(rankings, epsilon, unasked)
@@ -107,13 +110,16 @@ class _Gate:
         rankings = await slot.rankings(arm, self._plan.deployments[arm.engine], prefixes)
         return dict(zip(candidates, rankings, strict=True))
 
-    async def _epsilon(self, slot: SlotHandle, arm: Arm) -> float:
-        """The largest near-tie; calibrated where the setting is `auto` and the type rounds."""
+    async def _epsilon(self, slot: SlotHandle, arm: Arm, own: Sequence[float]) -> float:
+        """The largest near-tie; calibrated where the setting is `auto` and the type rounds. `own`: regrets of the arm's
+        tokens where others part from it.
+        """
         setting, dtype = self._plan.spec.equivalence.near_tie, self._plan.deployments[arm.engine].dtype
         if setting != "auto" or dtype == "float32":
-            return near_tie_gap(setting, dtype, {})
+            return near_tie_gap(setting, dtype, ())
         candidates = self_divergences(await self._twice(slot, arm), arm.name)
-        return near_tie_gap(setting, dtype, await self._rankings(slot, arm, candidates))
+        rankings = await self._rankings(slot, arm, candidates)
+        return near_tie_gap(setting, dtype, [*own, *(logit_gap(*item) for item in rankings.items())])
 
     async def _twice(self, slot: SlotHandle, arm: Arm) -> pd.DataFrame:
         """Requests that hold the arm at two concurrencies: the sweep's own, or with one block measured once more."""

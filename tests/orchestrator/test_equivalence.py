@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -7,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.base import Arm, Method, Ranking
-from orchestrator.equivalence import CUT, STOPPED, Candidate, compare_texts, judge, near_tie_gap, self_divergences
+from orchestrator.equivalence import (
+    CUT,
+    STOPPED,
+    Candidate,
+    compare_texts,
+    judge,
+    near_tie_gap,
+    own_regret,
+    self_divergences,
+)
 from orchestrator.records import Divergence, GateResult
 from tests.orchestrator.sample import failed, frame, request
 
@@ -159,17 +169,22 @@ def test_plain_decoding_against_itself_calibrates() -> None:
 
 
 def test_epsilon() -> None:
-    def seen(found: Ranking) -> dict[Candidate, Ranking]:
-        return {candidate(): found}
+    assert near_tie_gap("auto", "float32", [0.5]) == 0.0
+    assert near_tie_gap(0.5, "float32", []) == 0.5
+    assert near_tie_gap("auto", "bfloat16", []) == 0.25
+    assert near_tie_gap("auto", "float16", []) == 0.03125
+    assert near_tie_gap("auto", "bfloat16", [0.0, 0.6]) == pytest.approx(0.725)
+    assert near_tie_gap("auto", "bfloat16", [math.inf]) == 0.25, "not its two best: a fault, no rounding"
+    assert near_tie_gap("auto", "bfloat16", [7.0]) == 1.0
+    assert near_tie_gap("auto", "bfloat16", [0.125]) == 0.25, "two spacings are the least"
 
-    assert near_tie_gap("auto", "float32", seen(ranking(3, 4, 0.5))) == 0.0
-    assert near_tie_gap(0.5, "float32", {}) == 0.5
-    assert near_tie_gap("auto", "bfloat16", {}) == 0.25
-    assert near_tie_gap("auto", "float16", {}) == 0.03125
-    assert near_tie_gap("auto", "bfloat16", seen(ranking(4, 3, 0.6))) == pytest.approx(0.725)
-    assert near_tie_gap("auto", "bfloat16", seen(ranking(4, 5, 0.6))) == 0.25, "not its two best: a fault, no rounding"
-    assert near_tie_gap("auto", "bfloat16", seen(ranking(3, 4, 7.0))) == 1.0
-    assert near_tie_gap("auto", "bfloat16", seen(ranking(3, 4, 0.125))) == 0.25, "two spacings are the least"
+
+def test_plain_decoding_answers_for_its_own_tokens_and_not_for_the_arm_s() -> None:
+    assert own_regret(candidate(), ranking(4, 3, 0.5)) == 0.5
+    assert own_regret(candidate(), ranking(3, 4, 0.5)) == 0.0, "the arm's token is the one below"
+    assert own_regret(candidate(), ranking(4, 5, 0.5)) == math.inf
+    ended = replace(candidate(), expected=STOPPED)
+    assert own_regret(ended, ranking(4, 5, 0.5)) == 0.0
 
 
 def test_a_gap_of_epsilon_is_a_near_tie_whatever_its_last_bits() -> None:

@@ -98,6 +98,17 @@ def test_in_bfloat16_a_near_tie_passes_and_calibration_runs_plain_decoding_at_an
     assert "calibrating near-ties: autoregressive on block 0, 4 at once" in output
 
 
+@pytest.mark.parametrize(("gap", "passed"), [(0.5, True), (2.0, False)])
+def test_plain_decoding_that_contradicts_its_own_target_says_how_far_rounding_goes(
+    tmp_path: Path, gap: float, passed: bool
+) -> None:
+    """Its token is the one that lies below; at every batch size it is the same, so that nothing else tells."""
+    plan, store = swept(tmp_path, [plain(gap=gap, wrong_after=5), GOOD], dtype="bfloat16")
+    results, _, _ = gated(plan, store)
+    assert results["good"].near_tie_gap == (0.625 if passed else 1.0)
+    assert results["good"].passed is passed
+
+
 def test_a_number_for_near_ties_needs_no_calibration(tmp_path: Path) -> None:
     plan, store = swept(tmp_path, [plain(gap=0.9), WRONG], dtype="bfloat16", equivalence={"near_tie": 1.0})
     results, _, output = gated(plan, store)
