@@ -20,9 +20,8 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -30,18 +29,17 @@ from typing import Any
 
 from benchmarks.sglang.servers import Place, Server, arm, bring_up, stop_when_told, write
 from benchmarks.sglang.shapes import BLOCK, SHAPES, folders
+from benchmarks.sglang.times import HEAVY, TOKENS, first_tokens, prompts, steps
 from benchmarks.sglang.trace import table
 from engines.sglang import report
 
-TOKENS = 96
 TRACED = 32
 """Steps in a trace."""
 LADDER = "16,32,48,64,80,96,112,128,160,256"
-HEAVY = 70_000
-"""Prompt tokens of a point above which prefill takes so much longer than the steps that no two prefills are alike to
-within a step, nor is there time for several.
-"""
 _HELD = 1800
+"""KV slots for each request beside a long prompt: with 832, which answer and trees need, SGLang ran 14 of 16 and 29 of
+32 requests of 8k at once.
+"""
 _PREFILL_TOKENS_S = 20_000
 """Slower than any prefill of these shapes is."""
 
@@ -113,9 +111,7 @@ def _room(options: argparse.Namespace) -> int:
 
 
 def _slots(context: int) -> int:
-    """Of one request: its prompt, its answer, and SGLang's reserve of two trees of 256, or what it held free beside a
-    long prompt: with 832 slots for all this, 14 of 16 and 29 of 32 requests of 8k ran at once.
-    """
+    """Of one request: its prompt, its answer, and SGLang's reserve of two trees of 256."""
     return context + max(max(TOKENS, 8 * TRACED) + 2 * 256 + 64, _HELD if context > 4096 else 0)
 
 
@@ -181,19 +177,9 @@ def _add_prefill(timed: Mapping[str, Server], context: int, options: argparse.Na
     found = results["prefill"].setdefault(_context_key(context), {})
     missing = {name: server for name, server in timed.items() if name not in found}
     if missing:
-        found |= _in_turn(
-            missing, options.rounds + 1, context, lambda server, source: _prefill_ms(server, context, source)
-        )
+        found |= first_tokens(missing, context, options.rounds + 1)
         print("prefill", context, {name: round(time["median"], 2) for name, time in found.items()}, flush=True)
         write(options.out, results)
-
-
-def _prefill_ms(server: Server, context: int, source: random.Random) -> float:
-    """From asking for one token to having it."""
-    (prompt,) = _prompts(source, 1, context)
-    began = time.perf_counter()
-    server.generate(prompt, 1, ignore_eos=True)
-    return 1000 * (time.perf_counter() - began)
 
 
 def _add_point(
@@ -202,87 +188,11 @@ def _add_point(
     point = results["points"].setdefault(_key(batch, context), {})
     missing = {name: server for name, server in timed.items() if name not in point}
     if missing:
-        heavy = batch * context > HEAVY
-        point |= _heavy_point(missing, batch, context) if heavy else _point(missing, batch, context, options.rounds)
+        point |= steps(missing, batch, context, options.rounds)
         print(
             batch, context, {name: step.get("failed", step.get("median")) for name, step in point.items()}, flush=True
         )
         write(options.out, results)
-
-
-def _point(servers: Mapping[str, Server], batch: int, context: int, rounds: int) -> dict[str, Any]:
-    """Median step time of each server in ms."""
-    return _in_turn(servers, rounds, batch * context, lambda server, source: _step_ms(server, batch, context, source))
-
-
-def _in_turn(
-    servers: Mapping[str, Server], rounds: int, seed: int, measure: Callable[[Server, random.Random], float]
-) -> dict[str, Any]:
-    """The servers in a new order each round."""
-    source = random.Random(seed)
-    times: dict[str, list[float]] = {name: [] for name in servers}
-    for number in range(rounds + 1):
-        for name in source.sample(list(servers), len(servers)):
-            found = measure(servers[name], source)
-            if number:  # the first round warms up
-                times[name].append(found)
-    return {name: {"median": statistics.median(some), "all": some} for name, some in times.items()}
-
-
-def _step_ms(server: Server, batch: int, context: int, source: random.Random) -> float:
-    """Two batches that differ in length alone: the difference of their times over that of their steps is without
-    prefill and without the request's own overhead.
-    """
-    prompts = _prompts(source, batch, context)
-    spans = []
-    for tokens in (TOKENS // 3, TOKENS):
-        began = time.perf_counter()
-        answers = server.generate_all(prompts, tokens, batch, ignore_eos=True)
-        spans.append((time.perf_counter() - began, max(_steps(answer["meta_info"]) for answer in answers)))
-    (short, few), (long, many) = spans
-    return 1000 * (long - short) / (many - few)
-
-
-def _heavy_point(servers: Mapping[str, Server], batch: int, context: int) -> dict[str, Any]:
-    """One server after the other, once. One that does not run all requests at once tells that and no time."""
-    source = random.Random(batch * context)
-    point: dict[str, Any] = {}
-    for name, server in servers.items():
-        try:
-            ms = _streamed_step_ms(server, batch, context, source)
-            point[name] = {"median": ms, "all": [ms], "by": "streams"}
-        except CrowdedError as error:
-            point[name] = {"failed": str(error)}
-    return point
-
-
-class CrowdedError(RuntimeError):
-    """The server ran fewer requests at once than it was given."""
-
-
-def _streamed_step_ms(server: Server, batch: int, context: int, source: random.Random) -> float:
-    """By the pieces that come from when the last request has begun to when the first one ends: all are running.
-    CrowdedError where they never do.
-    """
-    with ThreadPoolExecutor(batch) as pool:
-        asked = [
-            pool.submit(server.arrivals, prompt, TOKENS, ignore_eos=True) for prompt in _prompts(source, batch, context)
-        ]
-        came = [answer.result() for answer in asked]
-    begin, end = max(times[0] for times in came), min(times[-1] for times in came)
-    if begin >= end:
-        running = sum(times[0] < end for times in came)
-        raise CrowdedError(f"{running} of {batch} requests ran at once")
-    within = [[time for time in times if begin <= time <= end] for times in came]
-    return 1000 * statistics.median((times[-1] - times[0]) / (len(times) - 1) for times in within)
-
-
-def _prompts(source: random.Random, count: int, length: int) -> list[list[int]]:
-    return [[source.randrange(1000, 30_000) for _ in range(length)] for _ in range(count)]
-
-
-def _steps(told: Mapping[str, Any]) -> int:
-    return int(told.get("spec_verify_ct") or told["completion_tokens"] - 1)
 
 
 def _add_trace(
@@ -303,10 +213,10 @@ def _add_trace(
 
 def _traced(server: Server, batch: int, context: int, folder: Path) -> dict[str, Any]:
     """Started once the prompts are over, while the answers are still long."""
-    prompts = _prompts(random.Random(context), batch, context)
+    asked = prompts(random.Random(context), batch, context)
     wanted = {"output_dir": str(folder), "num_steps": TRACED, "activities": ["CPU", "GPU"]}
     with ThreadPoolExecutor(1) as pool:
-        answers = pool.submit(server.generate_all, prompts, 8 * TRACED, batch, ignore_eos=True)
+        answers = pool.submit(server.generate_all, asked, 8 * TRACED, batch, ignore_eos=True)
         time.sleep(1 + batch * context / _PREFILL_TOKENS_S)
         server.post("/start_profile", wanted | {"with_stack": False, "record_shapes": False}, reads=False)
         answers.result()
@@ -323,14 +233,14 @@ def _traced(server: Server, batch: int, context: int, folder: Path) -> dict[str,
 
 def _texts(timed: Mapping[str, Server]) -> dict[str, str]:
     """How many short answers of each server are those of plain decoding; random weights decide as well as others."""
-    prompts = _prompts(random.Random(1), 24, 40)
+    asked = prompts(random.Random(1), 24, 40)
     said = {
-        name: [answer["output_ids"] for answer in server.generate_all(prompts, 32, 8, ignore_eos=True)]
+        name: [answer["output_ids"] for answer in server.generate_all(asked, 32, 8, ignore_eos=True)]
         for name, server in timed.items()
     }
     plain = said.pop("ar")
     return {
-        name: f"{sum(a == b for a, b in zip(plain, texts, strict=True))} of {len(prompts)}"
+        name: f"{sum(a == b for a, b in zip(plain, texts, strict=True))} of {len(asked)}"
         for name, texts in said.items()
     }
 
