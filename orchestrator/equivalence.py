@@ -95,26 +95,26 @@ def near_tie_gap(setting: float | Literal["auto"], dtype: str, seen: Iterable[fl
     """Epsilon: the largest logit gap that counts as a tie. 0 allows no divergence at all.
 
     `auto` is 0 in float32. In a 16-bit type it is the largest gap at which plain decoding was seen to contradict its
-    own target (`seen`: gaps where it chose another token at another batch size, and the regrets of its tokens where an
-    arm parts from it) and one spacing more, held between a floor and a ceiling.
+    own target (`seen`: gaps where it chose another token at another batch size, and the regrets of its tokens where the
+    arm that is judged parts from it) and one spacing more, held between a floor and a ceiling.
     Logits of 16 to 32, where greedy choices are made, are spaced by 2^(4 - mantissa bits): 1/8 in bfloat16, 1/64 in
     float16. One spacing more, since the largest of a finite sample is exceeded by some larger sample of the same: on an
     H200 plain decoding parted from itself at up to 0.375, and 8 of 3,814 divergences of six arms, stock DFlash among
     them, were at 0.5. The floor is two spacings: either logit may round to a neighbour, and a sweep at one concurrency
-    calibrates nothing. The ceiling is eight: an engine that contradicts itself by more (a factor e in probability, in
-    bfloat16) does not round, it is broken.
+    calibrates nothing. The ceiling is eight (a factor e in probability, in bfloat16): an engine that contradicts itself
+    by more does not round, it is broken, and that calibrates nothing either.
     """
     if setting != "auto":
         return setting
     if dtype == "float32":
         return 0.0
     spacing = 2.0 ** (4 - _MANTISSA_BITS[dtype])
-    return min(8 * spacing, max([2 * spacing, *(gap + spacing for gap in seen if math.isfinite(gap))]))
+    return max([2 * spacing, *(gap + spacing for gap in seen if gap + spacing <= 8 * spacing)])
 
 
 def own_regret(candidate: Candidate, ranking: Ranking) -> float:
     """How far plain decoding's own token lies below the best one of the same engine's ranking: a prefill, which rounds
-    elsewhere than decoding does. An arm that is wrong does not change it. 0 where the text ended.
+    elsewhere than decoding does. It says nothing of the arm's token, right or wrong. 0 where the text ended.
 
     FlashAttention 3 decodes alike at every batch size up to 16, so there is nothing to see between those; yet of 15
     divergences of trees above 0.25 six were at tokens of plain decoding that its own prefill ranked 0.5 below the best.
@@ -226,7 +226,7 @@ def _divergence(candidate: Candidate, ranking: Ranking, epsilon: float) -> Diver
 def _result(agreement: Agreement, divergences: Sequence[Divergence], epsilon: float) -> GateResult:
     near_ties = sum(divergence.near_tie for divergence in divergences)
     violations = len(divergences) - near_ties
-    reason = _failure(agreement, divergences)
+    reason = _failure(agreement, divergences, epsilon)
     return GateResult(
         arm=agreement.arm,
         prompts=agreement.texts,
@@ -239,7 +239,7 @@ def _result(agreement: Agreement, divergences: Sequence[Divergence], epsilon: fl
     )
 
 
-def _failure(agreement: Agreement, divergences: Sequence[Divergence]) -> str:
+def _failure(agreement: Agreement, divergences: Sequence[Divergence], epsilon: float) -> str:
     """Why the gate fails; empty when it passes. It never passes for want of evidence."""
     if agreement.reference is None:
         return "no autoregressive arm on the same engine to compare with"
@@ -253,5 +253,5 @@ def _failure(agreement: Agreement, divergences: Sequence[Divergence]) -> str:
     count = sum(not divergence.near_tie for divergence in divergences)
     return (
         f"{count} of {agreement.texts} texts differ from {agreement.reference}'s beyond a near-tie, first "
-        f"{first.prompt_id} at token {first.position} (logit gap {first.gap:.3g})"
+        f"{first.prompt_id} at token {first.position} (logit gap {first.gap:.3g}, a near-tie is {epsilon:.3g} at most)"
     )

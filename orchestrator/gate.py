@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 import pandas as pd
 from rich.console import Console
@@ -56,7 +57,7 @@ def run_gate(
         if reason and agreement.candidates:
             results.append(unjudged(agreement, reason))
             continue
-        epsilon = evidence.epsilon.get(plan.arm(agreement.arm).engine, 0.0)
+        epsilon = near_tie_gap(*rounding(plan, agreement.arm), evidence.seen.get(agreement.arm, ()))
         judged, parted = judge([agreement], evidence.rankings, epsilon)
         results += judged
         divergences += parted
@@ -68,13 +69,13 @@ def run_gate(
 
 @dataclass(frozen=True)
 class _Evidence:
-    """The best next tokens after every candidate's prefix, and each engine's largest near-tie.
+    """The best next tokens after every candidate's prefix, and the gaps that calibrate each arm's near-ties.
 
     `unasked`: the reference arms whose engine could not tell, with the reason.
     """
 
     rankings: Mapping[Candidate, Ranking]
-    epsilon: Mapping[str, float]
+    seen: Mapping[str, Sequence[float]]
     unasked: Mapping[str, str]
 
 
@@ -87,39 +88,40 @@ class _Gate:
 
     async def evidence(self, choice: Choice) -> _Evidence:
         """Ask each engine about the candidates found on it."""
-        found: dict[str, list[Candidate]] = {}
+        found: dict[str, list[Agreement]] = {}
         for agreement in self._agreements:
             if agreement.reference and agreement.candidates:
-                found.setdefault(agreement.reference, []).extend(agreement.candidates)
+                found.setdefault(agreement.reference, []).append(agreement)
         rankings: dict[Candidate, Ranking] = {}
-        epsilon: dict[str, float] = {}
+        seen: dict[str, list[float]] = {}
         unasked: dict[str, str] = {}
         async with open_slots(choice, 1, _ANY_LOAD, self._say) as slots:
-            for name, candidates in found.items():
+            for name, agreements in found.items():
                 reference = self._plan.arm(name)
+                candidates = [candidate for agreement in agreements for candidate in agreement.candidates]
                 try:
                     rankings |= await self._rankings(slots[0], reference, candidates)
-                    own = [own_regret(candidate, rankings[candidate]) for candidate in candidates]
-                    epsilon[reference.engine] = await self._epsilon(slots[0], reference, own)
+                    parted = await self._contradictions(slots[0], reference)
                 except EngineError as error:
                     unasked[name] = str(error)
-        return _Evidence(rankings, epsilon, unasked)
+                    continue
+                # What another arm's texts showed is no excuse for an arm's own.
+                seen |= {agreement.arm: [*parted, *_regrets(agreement, rankings)] for agreement in agreements}
+        return _Evidence(rankings, seen, unasked)
 
     async def _rankings(self, slot: SlotHandle, arm: Arm, candidates: Sequence[Candidate]) -> dict[Candidate, Ranking]:
         prefixes = [candidate.prefix for candidate in candidates]
         rankings = await slot.rankings(arm, self._plan.deployments[arm.engine], prefixes)
         return dict(zip(candidates, rankings, strict=True))
 
-    async def _epsilon(self, slot: SlotHandle, arm: Arm, own: Sequence[float]) -> float:
-        """The largest near-tie; calibrated where the setting is `auto` and the type rounds. `own`: regrets of the arm's
-        tokens where others part from it.
-        """
-        setting, dtype = self._plan.spec.equivalence.near_tie, self._plan.deployments[arm.engine].dtype
+    async def _contradictions(self, slot: SlotHandle, arm: Arm) -> list[float]:
+        """The gaps at which plain decoding parts from itself; none where they would not be asked for."""
+        setting, dtype = rounding(self._plan, arm.name)
         if setting != "auto" or dtype == "float32":
-            return near_tie_gap(setting, dtype, ())
+            return []
         candidates = self_divergences(await self._twice(slot, arm), arm.name)
         rankings = await self._rankings(slot, arm, candidates)
-        return near_tie_gap(setting, dtype, [*own, *(logit_gap(*item) for item in rankings.items())])
+        return [logit_gap(candidate, ranking) for candidate, ranking in rankings.items()]
 
     async def _twice(self, slot: SlotHandle, arm: Arm) -> pd.DataFrame:
         """Requests that hold the arm at two concurrencies: the sweep's own, or with one block measured once more."""
@@ -140,6 +142,15 @@ class _Gate:
         self._console.print(Text(text), soft_wrap=True)
 
 
+def _regrets(agreement: Agreement, rankings: Mapping[Candidate, Ranking]) -> list[float]:
+    return [own_regret(candidate, rankings[candidate]) for candidate in agreement.candidates]
+
+
+def rounding(plan: Plan, arm: str) -> tuple[float | Literal["auto"], str]:
+    """The near-tie that the sweep asks for, and the type that the arm's engine computes in."""
+    return plan.spec.equivalence.near_tie, plan.deployments[plan.arm(arm).engine].dtype
+
+
 def calibration_trial(plan: Plan, arm: Arm) -> Trial | None:
     """The arm's first trial at another concurrency than the sweep's only one. None where the sweep has several, or
     where a block of one prompt allows no other."""
@@ -153,6 +164,8 @@ def calibration_trial(plan: Plan, arm: Arm) -> Trial | None:
 
 def _line(result: GateResult) -> str:
     if result.passed:
-        ties = f", {result.near_ties} part at a near-tie" if result.near_ties else ""
+        ties = (
+            f", {result.near_ties} part at a near-tie of {result.near_tie_gap:.3g} at most" if result.near_ties else ""
+        )
         return f"gate {result.arm}: passed, {result.exact} of {result.prompts} texts are plain decoding's{ties}"
     return f"gate {result.arm}: FAILED, {result.reason}"

@@ -26,7 +26,7 @@ class SglangEngine:
     def validate(self, arm: Arm, deployment: Deployment) -> None:
         speculation.check(arm)
         requests.check_tokenizer(deployment.target)
-        command.command(arm, deployment, 0)
+        self.command(arm, deployment, 0)
         command.environment(arm, deployment)
         context.check(arm, deployment)
 
@@ -34,7 +34,7 @@ class SglangEngine:
         return software.describe(interpreter)
 
     def command(self, arm: Arm, deployment: Deployment, port: int) -> list[str]:
-        return command.command(arm, deployment, port, rendezvous=port + 1)
+        return command.command(arm, deployment, port, rendezvous=command.rendezvous(deployment, port + 1))
 
     def serve(self, arm: Arm, deployment: Deployment, host: str, port: int) -> list[str]:
         return command.command(arm, deployment, port, host, report.served_path(deployment.target, port))

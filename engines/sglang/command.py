@@ -44,6 +44,12 @@ def command(
     return [*prefix, deployment.interpreter, "-m", "sglang.launch_server", *own, *deployment.arguments]
 
 
+def rendezvous(deployment: Deployment, port: int) -> int | None:
+    """The port, but for data parallelism: there SGLang has a store for each replica, and one port is not enough."""
+    several = any(word.startswith(("--dp", "--data-parallel")) for word in deployment.arguments)
+    return None if several else port
+
+
 def _arguments(arm: Arm, deployment: Deployment) -> list[str]:
     """Everything but the method, its attention and the arm's options is the same for every arm of a deployment."""
     line = ["--model-path", deployment.target, "--served-model-name", MODEL, "--dtype", deployment.dtype]

@@ -104,7 +104,7 @@ def describe(plan: Plan, store: RunStore, decision: Decision, name: str) -> Rele
         commit=environment.get("commit"),
         max_tokens=plan.spec.workload.max_tokens,
         request_timeout_s=plan.spec.workload.request_timeout_s,
-        near_tie_gap=max((gate.near_tie_gap for gate in decision.gates), default=0.0),
+        near_tie_gap=_near_tie_gap(decision, name),
         confidence=decision.confidence,
         promise=Promise(
             concurrency=decision.concurrency,
@@ -125,6 +125,12 @@ def _summary(decision: Decision, arm: str) -> ArmSummary:
     if not found:
         raise InputError(f"the run has no valid measurement of {arm} at concurrency {decision.concurrency}")
     return found[0]
+
+
+def _near_tie_gap(decision: Decision, arm: str) -> float:
+    """The arm's own; plain decoding, which no gate judges, has the largest of the others."""
+    gaps = {gate.arm: gate.near_tie_gap for gate in decision.gates}
+    return gaps.get(arm, max(gaps.values(), default=0.0))
 
 
 def _identity(store: RunStore, arm: str) -> dict[str, object]:

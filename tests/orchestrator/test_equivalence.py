@@ -175,7 +175,8 @@ def test_epsilon() -> None:
     assert near_tie_gap("auto", "float16", []) == 0.03125
     assert near_tie_gap("auto", "bfloat16", [0.0, 0.6]) == pytest.approx(0.725)
     assert near_tie_gap("auto", "bfloat16", [math.inf]) == 0.25, "not its two best: a fault, no rounding"
-    assert near_tie_gap("auto", "bfloat16", [7.0]) == 1.0
+    assert near_tie_gap("auto", "bfloat16", [0.875]) == 1.0, "the most that rounding explains"
+    assert near_tie_gap("auto", "bfloat16", [0.375, 0.876, 7.0]) == 0.5, "what contradicts itself by more is broken"
     assert near_tie_gap("auto", "bfloat16", [0.125]) == 0.25, "two spacings are the least"
 
 

@@ -105,8 +105,30 @@ def test_plain_decoding_that_contradicts_its_own_target_says_how_far_rounding_go
     """Its token is the one that lies below; at every batch size it is the same, so that nothing else tells."""
     plan, store = swept(tmp_path, [plain(gap=gap, wrong_after=5), GOOD], dtype="bfloat16")
     results, _, _ = gated(plan, store)
-    assert results["good"].near_tie_gap == (0.625 if passed else 1.0)
+    assert results["good"].near_tie_gap == (0.625 if passed else 0.25)
     assert results["good"].passed is passed
+
+
+def test_what_one_arm_showed_of_plain_decoding_is_no_excuse_for_another(tmp_path: Path) -> None:
+    sooner = WRONG | {"options": {"wrong_after": 3}}
+    plan, store = swept(tmp_path, [plain(gap=0.5, wrong_after=5), GOOD, sooner], dtype="bfloat16")
+    results, _, output = gated(plan, store)
+    assert {name: (result.passed, result.near_tie_gap) for name, result in results.items()} == {
+        "good": (True, 0.625),
+        "wrong": (False, 0.25),
+    }
+    assert "gate good: passed, 0 of 8 texts are plain decoding's, 8 part at a near-tie of 0.625 at most" in output
+    assert "(logit gap 0.5, a near-tie is 0.25 at most)" in output
+
+
+def test_plain_decoding_that_parts_from_itself_calibrates_every_arm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, store = swept(tmp_path, [plain(gap=0.5), WRONG], dtype="bfloat16")
+    (agreement,) = gate.compare_texts(store.trials.requests(), plan.arms, "autoregressive")
+    monkeypatch.setattr(gate, "self_divergences", lambda *_: agreement.candidates[:1])
+    results, _, _ = gated(plan, store)
+    assert (results["wrong"].passed, results["wrong"].near_tie_gap) == (True, 0.625)
 
 
 def test_a_number_for_near_ties_needs_no_calibration(tmp_path: Path) -> None:

@@ -32,10 +32,14 @@ def test_a_port_that_somebody_listens_on_is_not_given(monkeypatch: pytest.Monkey
         assert ports.free_port() != port
 
 
+@pytest.mark.parametrize("row", [1, 2])
 def test_where_outgoing_connections_may_have_every_port_any_free_one_is_given(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, row: int
 ) -> None:
     everything = tmp_path / "range"
     everything.write_text("1024\t65535\n")
     monkeypatch.setattr(ports, "_OUTGOING", everything)
-    socket.create_server(("127.0.0.1", ports.free_port())).close()
+    for _ in range(30):
+        first = ports.free_port(row=row)
+        for port in range(first, first + row):
+            socket.create_server(("127.0.0.1", port)).close()

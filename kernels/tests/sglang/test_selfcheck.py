@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ddtree.sglang import commit, trees
-from kernels.tests.sglang.toy import Worker, stand_in
+from kernels.tests.sglang.toy import NewerBatch, Worker, stand_in
 
 
 @pytest.fixture
@@ -31,6 +31,26 @@ def test_a_sound_server_passes(selfcheck: Any, block: int, widths: list[int], ca
     assert max(worker.accepted) >= 3, "paths were accepted, compacted and built upon"
     assert 1.5 < sum(worker.accepted) / len(worker.accepted) <= block
     assert not worker.model_runner.req_to_token_pool.req_to_token.any(), "nothing is left in the table"
+
+
+def test_a_prefill_says_its_length_by_the_newer_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, NewerBatch)
+    from ddtree.sglang import selfcheck
+
+    assert selfcheck.run(Worker(4, [8], [1, 2], requests=3)) == "passed"
+
+
+@pytest.mark.parametrize("shared", [0, 32, 37])
+def test_start_ups_own_requests_begin_with_a_page_and_share_whole_ones(selfcheck: Any, shared: int) -> None:
+    from ddtree.sglang.scratch import Scratch
+
+    scratch = Scratch(Worker(4, [8], [1], requests=5, page=16), 3, 20, shared)  # type: ignore[arg-type]
+    assert scratch.slots.shape == (3, shared + 20)
+    assert torch.equal(scratch.slots % 16, torch.arange(shared + 20).expand(3, -1) % 16)
+    whole = shared // 16 * 16
+    assert (scratch.slots[:, :whole] == scratch.slots[0, :whole]).all()
+    own = [set((row[whole:] // 16).tolist()) for row in scratch.slots]
+    assert not own[0] & own[1] | own[1] & own[2] | own[0] & own[2]
 
 
 def _seen_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,18 +149,22 @@ def test_a_restless_target_is_allowed_more_up_to_a_limit(selfcheck: Any) -> None
     assert selfcheck.tolerance(0.05, 9.0) == pytest.approx(0.1)
 
 
-def test_costs_are_measured_for_every_lane_and_captured_size(selfcheck: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("page", "contexts"), [(1, {64, 150}), (16, {64, 144}), (64, {64})])
+def test_costs_are_measured_for_every_lane_and_captured_size(
+    selfcheck: Any, monkeypatch: pytest.MonkeyPatch, page: int, contexts: set[int]
+) -> None:
     from ddtree.sglang import profile
 
     spans = cycle([90.0, 8.0, 12.0, 30.0])  # three rounds in which somebody else had the GPU
     clock = SimpleNamespace(record=lambda: None, synchronize=lambda: None, elapsed_time=lambda _: next(spans))
     monkeypatch.setattr(torch.cuda, "Event", lambda **_: clock)
-    worker = Worker(4, [4, 9], [1, 4], requests=5)
+    worker = Worker(4, [4, 9], [1, 4], requests=5, page=page)
     step, asked = worker.step, []
     worker.step = lambda requests, lane: (asked.append(requests.last.tolist()), step(requests, lane))[1]  # type: ignore[method-assign]
     points = profile.measure(worker).points  # type: ignore[arg-type]
     assert {len(tokens) for tokens in asked} == {1, 4}
     assert all(len(set(tokens)) == len(tokens) for tokens in asked), "the same token chooses the same experts"
     assert {(size, width) for size, width, _ in points} == {(1, 4), (4, 4), (1, 9), (4, 9)}
+    assert {context for _, _, context in points} == contexts
     assert set(points.values()) == {8.0 / profile.TIMED}
     assert not worker.model_runner.req_to_token_pool.req_to_token.any()

@@ -32,15 +32,30 @@ class _Mode(Enum):
 
 
 class Batch(SimpleNamespace):
-    """Of a prefill."""
+    """Of a prefill, in 0.5.17."""
 
     num_token_non_padded_cpu = None
 
+    @property
+    def told(self) -> int:
+        """Tokens without padding."""
+        return int(self.num_token_non_padded_cpu)  # type: ignore[arg-type]
 
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+
+class NewerBatch(Batch):
+    """In 0.5.23."""
+
+    global_num_token_non_padded_cpu = None
+
+    @property
+    def told(self) -> int:
+        return int(self.global_num_token_non_padded_cpu)  # type: ignore[arg-type]
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, batch: type[Batch] = Batch) -> None:
     """The one module of SGLang's that start-up steps import."""
     module = ModuleType("sglang.srt.model_executor.forward_batch_info")
-    module.ForwardBatch = Batch  # type: ignore[attr-defined]
+    module.ForwardBatch = batch  # type: ignore[attr-defined]
     module.ForwardMode = module.CaptureHiddenMode = _Mode  # type: ignore[attr-defined]
     for name in ("sglang", "sglang.srt", "sglang.srt.model_executor"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
@@ -98,7 +113,7 @@ class Worker:
 
     def forward(self, batch: Any) -> Any:
         """A prefill of whole texts, by attention that reads whole pages and takes no more tokens than it was told."""
-        live = torch.arange(batch.num_token_non_padded_cpu)
+        live = torch.arange(batch.told)
         self.cache[batch.out_cache_loc[live], 0, 0] = batch.input_ids[live].float()
         read = [self._pages(*text) for text in zip(batch.req_pool_indices, batch.extend_seq_lens_cpu, strict=True)]
         logits = torch.stack([self.law(list(enumerate(text))) for text in read])

@@ -135,11 +135,17 @@ def test_what_the_engine_cannot_do_is_refused(subject: Arm, message: str) -> Non
         "--model",
         "--cuda-graph-max-bs",
         "--config",
+        "--nccl-port",
     ],
 )
 def test_arguments_that_would_contradict_the_arm_are_refused(argument: str) -> None:
     with pytest.raises(EngineError, match=f"argument {argument.partition('=')[0]} of engine sglang is the arm's"):
         ENGINE.validate(PLAIN, deployment(arguments=(argument, "7")))
+
+
+@pytest.mark.parametrize("argument", ["--dp-size", "--dp=2", "--data-parallel-size"])
+def test_replicas_of_one_server_meet_at_ports_of_sglangs(argument: str) -> None:
+    assert "--nccl-port" not in ENGINE.command(PLAIN, deployment(arguments=(argument, "2")), 1)
 
 
 @pytest.mark.parametrize("argument", ["--mem-fraction-static", "--disable-overlap-schedule", "--chunked-prefill-size"])
