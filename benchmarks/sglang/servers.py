@@ -129,8 +129,15 @@ class Server:
 
     def arrivals(self, prompt: Sequence[int], tokens: int, **sampling: Any) -> list[float]:
         """When each piece of a streamed answer came, by `time.perf_counter`: one piece a step."""
+        return [came for came, _ in self._streamed(prompt, tokens, sampling)]
+
+    def pieces(self, prompt: Sequence[int], tokens: int, **sampling: Any) -> list[dict[str, Any]]:
+        """The pieces of a streamed answer, each with what is new in it."""
+        return [json.loads(line.removeprefix(b"data: ")) for _, line in self._streamed(prompt, tokens, sampling)]
+
+    def _streamed(self, prompt: Sequence[int], tokens: int, sampling: Mapping[str, Any]) -> list[tuple[float, bytes]]:
         with self._asked("/generate", _wanted(prompt, tokens, sampling) | {"stream": True}) as answer:
-            return [time.perf_counter() for line in answer if line.startswith(b"data: {")]
+            return [(time.perf_counter(), line) for line in answer if line.startswith(b"data: {")]
 
     def generate_all(
         self, prompts: Iterable[Sequence[int]], tokens: int, concurrency: int, **sampling: Any

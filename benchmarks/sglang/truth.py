@@ -4,8 +4,8 @@ In float16, every arm's greedy token ids must be those of plain decoding on the 
 under hard conditions (radix cache, pages of 64, chunked prefill, a small KV pool and requests retracted all the time).
 Prompts are prefilled by Triton's kernel, as plain decoding's are, but for the tree of 63 and the hard conditions: by
 what SGLang takes on the GPU. The chain must take DFlash's very steps. Sampled, tokens after a tree step have plain
-sampling's distribution. A corrupted or stale mask must keep the server from serving. A load of mixed lengths and aborts
-must leak nothing.
+sampling's distribution. Answers that are to stop within a step end where plain decoding's do. A corrupted or stale mask
+must keep the server from serving. A load of mixed lengths and aborts must leak nothing.
 
 Parts already in FILE are not run again; each is written as soon as it is there.
 """
@@ -22,6 +22,7 @@ from typing import Any
 from benchmarks.sglang import evidence
 from benchmarks.sglang.servers import Place, Server, arm, bring_up, stop_when_told, write
 from benchmarks.sglang.soak import soak
+from benchmarks.sglang.stops import stopped
 
 HARD = (
     *("--mem-fraction-static", "0.8", "--max-total-tokens", "4096", "--page-size", "64", "--sleep-on-idle"),
@@ -37,6 +38,7 @@ NEEDS = {
     "greedy": ("ar", "dflash", "chain", "tree-15", "tree-63", "hard"),
     "sampled": ("ar", "tree-15"),
     "auto": ("auto",),
+    "stops": ("ar", "dflash", "tree-15", "tree-63"),
     "soak": ("tree-63",),
 }
 """The servers of each part. `faults` has its own, which must die."""
@@ -59,6 +61,7 @@ def main() -> None:
             "greedy": lambda some: evidence.greedy(some, prompts, sets, options.tokens),
             "sampled": lambda some: evidence.sampled(some, prompts[0]),
             "auto": lambda some: evidence.widths_taken(some["auto"], prompts[:80]),
+            "stops": lambda some: stopped(some, prompts[:80], options.tokens),
             "soak": lambda some: soak(some["tree-63"], prompts, options.soak),
         }
         for part in todo:

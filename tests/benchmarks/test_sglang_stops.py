@@ -1,0 +1,56 @@
+"""Answers that stop, of servers that speak one letter a token: ten letters, over and over."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from benchmarks.sglang.servers import Server
+from benchmarks.sglang.stops import stopped
+
+LETTERS = "abcdefghij"
+
+
+class Speaker:
+    """`past`: tokens that it shows behind a stop; `behind`: those that only its stream shows."""
+
+    def __init__(self, past: int = 0, behind: int = 0, first: int = 0) -> None:
+        self.past, self.behind, self.first = past, behind, first
+
+    def generate_all(self, prompts: Iterable[Sequence[int]], tokens: int, _: int) -> list[dict[str, Any]]:
+        return [self.generate(prompt, tokens) for prompt in prompts]
+
+    def generate(self, prompt: Sequence[int], tokens: int, **stop: Any) -> dict[str, Any]:
+        ids = [(prompt[0] + self.first + place) % 10 for place in range(tokens)]
+        text, end = "".join(LETTERS[token] for token in ids), tokens
+        if "stop" in stop:
+            end = text.index(stop["stop"][0])
+        elif "stop_token_ids" in stop:
+            end = ids.index(stop["stop_token_ids"][0])
+        shown = min(end + self.past, tokens) if end < tokens else tokens
+        reason = {"type": "stop" if end < tokens else "length"}
+        return {"text": text[:shown], "output_ids": ids[:shown], "meta_info": {"finish_reason": reason}}
+
+    def pieces(self, prompt: Sequence[int], tokens: int, **stop: Any) -> list[dict[str, Any]]:
+        text = self.generate(prompt, tokens, **stop)["text"] + "x" * self.behind
+        return [{"text": letter} for letter in text]
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (Speaker(), {"compared": 3, "string": 3, "token": 3}),
+        (Speaker(past=1), {"compared": 3, "string": 0, "token": 0}),
+        (Speaker(behind=1), {"compared": 3, "string": 0, "token": 0}),
+        (Speaker(first=1), {"compared": 0, "string": 0, "token": 0}),
+    ],
+    ids=["sound", "past the end", "in the stream", "another text"],
+)
+def test_nothing_behind_the_end_may_be_seen(other: Speaker, expected: dict[str, int]) -> None:
+    up = cast(dict[str, Server], {"ar": Speaker(), "tree": other})
+    assert stopped(up, [[0], [3], [7]], 40) == {"tree": expected}
+
+
+def test_short_answers_are_not_compared() -> None:
+    up = cast(dict[str, Server], {"ar": Speaker(), "tree": Speaker()})
+    assert stopped(up, [[0]], 20)["tree"]["compared"] == 0
