@@ -160,8 +160,8 @@ class _Sweep:
         return left
 
     async def _work(self, slot: SlotHandle) -> str:
-        """Run units as long as there are any to take; what a slot lost later leaves comes with the next round of
-        `_share`. Returns why the slot was lost; empty when it was not.
+        """Run units as long as there are any to take; what a slot leaves that is lost after this one is done
+        comes with the next round of `_share`. Returns why the slot was lost; empty when it was not.
         """
         while unit := self._take(slot):
             for number, trial in enumerate(unit.trials):

@@ -96,20 +96,20 @@ def near_tie_gap(setting: float | Literal["auto"], dtype: str, seen: Iterable[fl
 
     `auto` is 0 in float32. In a 16-bit type it is the largest gap at which plain decoding was seen to contradict its
     own target (`seen`: gaps where it chose another token at another batch size, and the regrets of its tokens where the
-    arm that is judged parts from it) and one spacing more, held between a floor and a ceiling.
+    arm that is judged parts from it) and one spacing more, two at least.
     Logits of 16 to 32, where greedy choices are made, are spaced by 2^(4 - mantissa bits): 1/8 in bfloat16, 1/64 in
     float16. One spacing more, since the largest of a finite sample is exceeded by some larger sample of the same: on an
     H200 plain decoding parted from itself at up to 0.375, and 8 of 3,814 divergences of six arms, stock DFlash among
-    them, were at 0.5. The floor is two spacings: either logit may round to a neighbour, and a sweep at one concurrency
-    calibrates nothing. The ceiling is eight (a factor e in probability, in bfloat16): an engine that contradicts itself
-    by more does not round, it is broken, and that calibrates nothing either.
+    them, were at 0.5. Two at least: either logit may round to a neighbour, and a sweep at one concurrency calibrates
+    nothing. Gaps above seven spacings count for nothing, so that the most is eight (a factor e in probability, in
+    bfloat16): an engine that contradicts itself by more does not round, it is broken.
     """
     if setting != "auto":
         return setting
     if dtype == "float32":
         return 0.0
     spacing = 2.0 ** (4 - _MANTISSA_BITS[dtype])
-    return max([2 * spacing, *(gap + spacing for gap in seen if gap + spacing <= 8 * spacing)])
+    return max([2 * spacing, *(gap + spacing for gap in seen if gap <= 7 * spacing + _ARITHMETIC)])
 
 
 def own_regret(candidate: Candidate, ranking: Ranking) -> float:

@@ -57,7 +57,7 @@ def run_gate(
         if reason and agreement.candidates:
             results.append(unjudged(agreement, reason))
             continue
-        epsilon = near_tie_gap(*rounding(plan, agreement.arm), evidence.seen.get(agreement.arm, ()))
+        epsilon = near_tie_gap(*_rounding(plan, agreement.arm), evidence.seen.get(agreement.arm, ()))
         judged, parted = judge([agreement], evidence.rankings, epsilon)
         results += judged
         divergences += parted
@@ -90,7 +90,7 @@ class _Gate:
         """Ask each engine about the candidates found on it."""
         found: dict[str, list[Agreement]] = {}
         for agreement in self._agreements:
-            if agreement.reference and agreement.candidates:
+            if agreement.reference:
                 found.setdefault(agreement.reference, []).append(agreement)
         rankings: dict[Candidate, Ranking] = {}
         seen: dict[str, list[float]] = {}
@@ -99,6 +99,8 @@ class _Gate:
             for name, agreements in found.items():
                 reference = self._plan.arm(name)
                 candidates = [candidate for agreement in agreements for candidate in agreement.candidates]
+                if not candidates:
+                    continue
                 try:
                     rankings |= await self._rankings(slots[0], reference, candidates)
                     parted = await self._contradictions(slots[0], reference)
@@ -116,7 +118,7 @@ class _Gate:
 
     async def _contradictions(self, slot: SlotHandle, arm: Arm) -> list[float]:
         """The gaps at which plain decoding parts from itself; none where they would not be asked for."""
-        setting, dtype = rounding(self._plan, arm.name)
+        setting, dtype = _rounding(self._plan, arm.name)
         if setting != "auto" or dtype == "float32":
             return []
         candidates = self_divergences(await self._twice(slot, arm), arm.name)
@@ -131,7 +133,7 @@ class _Gate:
         self._say(f"calibrating near-ties: {arm.name} on block {trial.block}, {trial.concurrency} at once")
         measurement = await slot.run(trial)
         if measurement.record.state is not TrialState.VALID:
-            self._say(f"not calibrated, so that only the smallest gaps are near-ties: {measurement.record.reason}")
+            self._say(f"not calibrated at another batch size: {measurement.record.reason}")
             return self._requests
         again = measurement.requests.assign(
             trial=trial.digest, arm=arm.name, concurrency=trial.concurrency, block=trial.block
@@ -146,7 +148,7 @@ def _regrets(agreement: Agreement, rankings: Mapping[Candidate, Ranking]) -> lis
     return [own_regret(candidate, rankings[candidate]) for candidate in agreement.candidates]
 
 
-def rounding(plan: Plan, arm: str) -> tuple[float | Literal["auto"], str]:
+def _rounding(plan: Plan, arm: str) -> tuple[float | Literal["auto"], str]:
     """The near-tie that the sweep asks for, and the type that the arm's engine computes in."""
     return plan.spec.equivalence.near_tie, plan.deployments[plan.arm(arm).engine].dtype
 

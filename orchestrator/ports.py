@@ -15,8 +15,8 @@ _OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 def free_port(address: str = "127.0.0.1", row: int = 1) -> int:
     """The first of `row` ports that nothing listens on now, drawn below those that the kernel gives to outgoing
-    connections: one of these could be taken between the asking and the server's start. Rows do not overlap there.
-    OSError where there is none.
+    connections: one of these could be taken between the asking and the server's start. Rows of one length do not
+    overlap there. OSError where there is none.
     """
     below = min(_HIGHEST, _first_outgoing()) - (row - 1)
     for _ in range(_TRIES if below > _LOWEST else 0):

@@ -95,7 +95,7 @@ def _heavy(server: Server, batch: int, context: int, source: random.Random) -> d
 
 def _streamed_step_ms(server: Server, batch: int, context: int, source: random.Random) -> float:
     """By the pieces that come from when the last request has begun to when the first one ends: all are running.
-    CrowdedError where they never do.
+    CrowdedError where they never do, or for less than two steps.
     """
     with ThreadPoolExecutor(batch) as pool:
         asked = [
@@ -107,4 +107,6 @@ def _streamed_step_ms(server: Server, batch: int, context: int, source: random.R
         running = sum(times[0] < end for times in came)
         raise CrowdedError(f"{running} of {batch} requests ran at once")
     within = [[time for time in times if begin <= time <= end] for times in came]
+    if min(map(len, within)) < 2:
+        raise CrowdedError("the requests ran at once for less than two steps of each")
     return 1000 * statistics.median((times[-1] - times[0]) / (len(times) - 1) for times in within)

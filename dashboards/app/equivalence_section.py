@@ -33,9 +33,10 @@ def equivalence_section(run: Run) -> Component | None:
 
 def _note() -> Component:
     return html.P(
-        "Greedy text of each arm against plain decoding on the same engine. A near-tie is a first divergence where the "
-        "target’s two best tokens are no further apart than the bound: in 16 bits, how far plain decoding was seen to "
-        "contradict its own target, and one spacing of the type more.",
+        "Greedy text of each arm against plain decoding on the same engine. A near-tie is a first divergence where "
+        "neither text’s token lies further below the target’s best than the arm’s bound: the sweep’s number, or in 16 "
+        "bits how far plain decoding was seen to contradict its own target and one spacing of the type more, two at "
+        "least.",
         className="note",
     )
 

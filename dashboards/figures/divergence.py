@@ -42,5 +42,5 @@ def divergence_gaps(divergences: pd.DataFrame, styles: Styles, near_tie_gap: flo
     figure.update_yaxes(rangemode="tozero")
     legend = {"orientation": "h", "x": 0, "y": -0.24, "yanchor": "top"}
     figure.update_layout(showlegend=True, legend=legend)
-    y_title(figure, f"Logit gap; dotted: largest near-tie, {near_tie_gap:.3g}")
+    y_title(figure, f"Logit gap; dotted: largest near-tie of an arm, {near_tie_gap:.3g}")
     return figure

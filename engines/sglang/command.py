@@ -46,7 +46,7 @@ def command(
 
 def rendezvous(deployment: Deployment, port: int) -> int | None:
     """The port, but for data parallelism: there SGLang has a store for each replica, and one port is not enough."""
-    several = any(word.startswith(("--dp", "--data-parallel")) for word in deployment.arguments)
+    several = any(word.startswith(("--dp", "--data")) for word in deployment.arguments)
     return None if several else port
 
 

@@ -17,6 +17,7 @@ from engines import containers
 from engines.base import Arm, Deployment, EngineError
 from orchestrator import models
 from orchestrator.deployments import make_deployments
+from orchestrator.equivalence import near_tie_gap
 from orchestrator.errors import InputError
 from orchestrator.gpus import accelerator_name
 from orchestrator.metrics import measure
@@ -104,7 +105,7 @@ def describe(plan: Plan, store: RunStore, decision: Decision, name: str) -> Rele
         commit=environment.get("commit"),
         max_tokens=plan.spec.workload.max_tokens,
         request_timeout_s=plan.spec.workload.request_timeout_s,
-        near_tie_gap=_near_tie_gap(decision, name),
+        near_tie_gap=_near_tie_gap(plan, decision, arm),
         confidence=decision.confidence,
         promise=Promise(
             concurrency=decision.concurrency,
@@ -127,10 +128,13 @@ def _summary(decision: Decision, arm: str) -> ArmSummary:
     return found[0]
 
 
-def _near_tie_gap(decision: Decision, arm: str) -> float:
-    """The arm's own; plain decoding, which no gate judges, has the largest of the others."""
-    gaps = {gate.arm: gate.near_tie_gap for gate in decision.gates}
-    return gaps.get(arm, max(gaps.values(), default=0.0))
+def _near_tie_gap(plan: Plan, decision: Decision, arm: Arm) -> float:
+    """The arm's own; plain decoding, which no gate judges, has the largest of its engine's. What rounding explains at
+    least, where nothing was judged.
+    """
+    least = near_tie_gap(plan.spec.equivalence.near_tie, plan.deployments[arm.engine].dtype, ())
+    gaps = {gate.arm: gate.near_tie_gap for gate in decision.gates if plan.arm(gate.arm).engine == arm.engine}
+    return max(least, gaps.get(arm.name, max(gaps.values(), default=least)))
 
 
 def _identity(store: RunStore, arm: str) -> dict[str, object]:

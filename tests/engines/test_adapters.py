@@ -46,5 +46,5 @@ async def test_every_fault_is_one_line_and_the_sweep_goes_on(
 
 async def test_a_port_that_is_taken_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        monkeypatch.setattr(process, "free_port", lambda: taken.getsockname()[1])
+        monkeypatch.setattr(process, "free_port", lambda row: taken.getsockname()[1])
         bench.costs_its_own_trial(await bench.run(), "Address already in use")
