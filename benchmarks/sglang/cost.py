@@ -111,8 +111,8 @@ def _room(options: argparse.Namespace) -> int:
 
 
 def _slots(context: int) -> int:
-    """Of one request: its prompt, its answer, and SGLang's reserve of two trees of 256."""
-    return context + max(max(TOKENS, 8 * TRACED) + 2 * 256 + 64, _HELD if context > 4096 else 0)
+    """Of one request: its prompt, its answer, and SGLang's reserve of two trees of 256, or what it holds free."""
+    return context + (_HELD if context > 4096 else max(TOKENS, 8 * TRACED) + 2 * 256 + 64)
 
 
 def _server(name: str, place: Place, port: int) -> Server:

@@ -18,6 +18,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.errors import InputError
+from orchestrator.ports import free_port
 from orchestrator.promotion import promote, replicas, rollback
 from orchestrator.promotion.journal import Standing
 from orchestrator.promotion.progress import Progress
@@ -160,7 +161,7 @@ def need_nginx() -> None:
 def opened(folder: Path) -> Iterator[Bench]:
     """A fresh target on ports of its own."""
     need_nginx()
-    bench = Bench(folder, making.free_block())
+    bench = Bench(folder, free_port(row=6))
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield bench

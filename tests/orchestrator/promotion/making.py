@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import random
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -81,16 +78,6 @@ def change_decision(store: RunStore, **changes: Any) -> None:
     decision = store.decision()
     assert decision is not None
     store.write_decision(Decision.model_validate(decision.model_dump() | changes))
-
-
-def free_block() -> int:
-    """The first of six free ports below those that outgoing connections get, which would take one any moment."""
-    while True:
-        first = random.SystemRandom().randrange(20_000, 32_000, 10)
-        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
-            for port in range(first, first + 6):
-                held.enter_context(socket.create_server(("127.0.0.1", port)))
-            return first
 
 
 def target(root: Path, port: int, defects: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:

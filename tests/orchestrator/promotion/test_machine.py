@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.ports import free_port
 from orchestrator.promotion.release import Release
 from tests.orchestrator.processes import eventually
 from tests.orchestrator.promotion import making
@@ -83,7 +84,7 @@ def test_a_promotion_under_systemd_survives_a_power_cut(
     machine: Machine, made: dict[str, Release], capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = made["first"], made["second"]
-    target = Target(machine, first.folder.parents[1], making.free_block(), warm_for_s=15)
+    target = Target(machine, first.folder.parents[1], free_port(row=6), warm_for_s=15)
     assert target.promote(first)["serving"] == first.id
     with traffic(target.port) as load:
         load.wait_for(10)
