@@ -36,9 +36,9 @@ from engines.sglang import report
 TRACED = 32
 """Steps in a trace."""
 LADDER = "16,32,48,64,80,96,112,128,160,256"
-_HELD = 1800
-"""KV slots for each request beside a long prompt: with 832, which answer and trees need, SGLang ran 14 of 16 and 29 of
-32 requests of 8k at once.
+AT_ONCE = ("--min-free-slots-delay", "1")
+"""Requests are taken as soon as there is a slot. Where it drafts by DFlash, SGLang else waits for several free ones, and
+runs 29 of 32 long prompts that come together.
 """
 _PREFILL_TOKENS_S = 20_000
 """Slower than any prefill of these shapes is."""
@@ -100,6 +100,7 @@ def _place(options: argparse.Namespace) -> Place:
             *("--load-format", "dummy", "--skip-tokenizer-init", "--mem-fraction-static", "0.95", "--sleep-on-idle"),
             *("--max-total-tokens", str(_room(options)), "--tp-size", str(options.tp)),
             *("--cuda-graph-bs-decode", *map(str, sorted(options.batches))),
+            *AT_ONCE,
         ),
     )
 
@@ -111,8 +112,8 @@ def _room(options: argparse.Namespace) -> int:
 
 
 def _slots(context: int) -> int:
-    """Of one request: its prompt, its answer, and SGLang's reserve of two trees of 256, or what it holds free."""
-    return context + (_HELD if context > 4096 else max(TOKENS, 8 * TRACED) + 2 * 256 + 64)
+    """Of one request: its prompt, its answer, and SGLang's reserve of two trees of 256."""
+    return context + max(TOKENS, 8 * TRACED) + 2 * 256 + 64
 
 
 def _server(name: str, place: Place, port: int) -> Server:

@@ -79,7 +79,7 @@ def _parting(plain: Server, prompt: list[int], one: Mapping[str, Any], other: Ma
 
 def sampled(up: Mapping[str, Server], prompt: list[int]) -> dict[str, Any]:
     """First to fourth tokens of many answers to one prompt: two samples of one distribution? The first token is the
-    prefill's, which both draw alike; `p` is small where a tree's tokens have another law.
+    prefill's, which SGLang draws for both; `p` is small where a tree's tokens have another law.
     """
     return {name: _compared(up, prompt, sampling) for name, sampling in SAMPLINGS.items()}
 
@@ -89,7 +89,13 @@ def _compared(up: Mapping[str, Server], prompt: list[int], sampling: Mapping[str
         some = list(pool.map(lambda one: one.generate_all([prompt] * SAMPLED, 4, 32, **sampling), up.values()))
     drawn = [[tuple(answer["output_ids"]) for answer in answers] for answers in some]
     found: dict[str, Any] = {"answers": SAMPLED, **sampling}
-    places = {"token 2": slice(1, 2), "token 3": slice(2, 3), "token 4": slice(3, 4), "tokens 1-2": slice(0, 2)}
+    places = {
+        "token 1": slice(0, 1),
+        "token 2": slice(1, 2),
+        "token 3": slice(2, 3),
+        "token 4": slice(3, 4),
+        "tokens 1-2": slice(0, 2),
+    }
     for label, part in places.items():
         found[label] = same([Counter(answer[part] for answer in answers) for answers in drawn])
     return found

@@ -4,6 +4,7 @@ tokens may run past the end, and none of what lies behind it may be seen.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,9 @@ FIRST, LENGTH = 20, 4
 
 
 def stopped(up: Mapping[str, Server], prompts: Sequence[list[int]], tokens: int) -> dict[str, Any]:
-    """Of each server but `ar`: how many answers end as plain decoding's do when both are to stop within their text,
-    among the prompts to which both have the same long enough answer.
+    """Of each server but `ar`: how answers end that are to stop within their text, beside plain decoding's, among the
+    prompts to which both had the same long enough answer: `alike`; `other tokens`, a near-tie before the end that falls
+    otherwise when asked alone; or `other end`, which is a fault.
     """
     whole = {name: server.generate_all(prompts, tokens, AT_ONCE) for name, server in up.items()}
     plain = whole.pop("ar")
@@ -25,7 +27,7 @@ def stopped(up: Mapping[str, Server], prompts: Sequence[list[int]], tokens: int)
         pairs = zip(prompts, plain, answers, strict=True)
         same = [(prompt, a) for prompt, a, b in pairs if a["output_ids"] == b["output_ids"] and _long(a)]
         found[name] = {"compared": len(same)} | {
-            kind: sum(_alike(up["ar"], up[name], prompt, tokens, _stop(kind, answer)) for prompt, answer in same)
+            kind: Counter(_end(up["ar"], up[name], prompt, tokens, _stop(kind, answer)) for prompt, answer in same)
             for kind in ("string", "token")
         }
     return found
@@ -42,9 +44,12 @@ def _stop(kind: str, answer: Mapping[str, Any]) -> dict[str, Any]:
     return {"stop": [answer["text"][FIRST : FIRST + LENGTH]]}
 
 
-def _alike(plain: Server, other: Server, prompt: list[int], tokens: int, stop: Mapping[str, Any]) -> bool:
-    """Whether both end there, with the same text and tokens, and the other's stream says the same."""
+def _end(plain: Server, other: Server, prompt: list[int], tokens: int, stop: Mapping[str, Any]) -> str:
+    """How the other's answer and stream end, beside plain decoding's."""
     a, b = (server.generate(prompt, tokens, **stop) for server in (plain, other))
+    if any(x != y for x, y in zip(a["output_ids"], b["output_ids"], strict=False)):
+        return "other tokens"
     ended = all(answer["meta_info"]["finish_reason"]["type"] == "stop" for answer in (a, b))
     streamed = "".join(piece["text"] for piece in other.pieces(prompt, tokens, **stop))
-    return ended and (a["text"], a["output_ids"]) == (b["text"], b["output_ids"]) and streamed == b["text"]
+    same = (a["text"], a["output_ids"]) == (b["text"], b["output_ids"]) and streamed == b["text"]
+    return "alike" if ended and same else "other end"

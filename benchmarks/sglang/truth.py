@@ -36,7 +36,7 @@ FAULTY = Path(__file__).with_name("faults").resolve()
 NEEDS = {
     "faults": (),
     "greedy": ("ar", "dflash", "chain", "tree-15", "tree-63", "hard"),
-    "sampled": ("ar", "tree-15"),
+    "sampled": ("ar", "tree-63"),
     "auto": ("auto",),
     "stops": ("ar", "dflash", "tree-15", "tree-63"),
     "soak": ("tree-63",),

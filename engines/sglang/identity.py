@@ -102,6 +102,7 @@ def _settings(info: Json) -> Settings:
         "page_size": info["page_size"],
         "max_context": info["context_length"],
         "max_batch": info["max_running_requests"],
+        "min_free_slots_delay": info["min_free_slots_delay"],
         "kv_tokens": info["max_total_num_tokens"],
         "mem_fraction_static": info["mem_fraction_static"],
         "kv_cache_dtype": info["kv_cache_dtype"],

@@ -12,21 +12,24 @@ LETTERS = "abcdefghij"
 
 
 class Speaker:
-    """`past`: tokens that it shows behind a stop; `behind`: those that only its stream shows."""
+    """`past`: tokens that it shows behind a stop; `behind`: those that only its stream shows. `first` shifts its
+    letters, `alone` those of answers that are to stop.
+    """
 
-    def __init__(self, past: int = 0, behind: int = 0, first: int = 0) -> None:
-        self.past, self.behind, self.first = past, behind, first
+    def __init__(self, past: int = 0, behind: int = 0, first: int = 0, alone: int = 0) -> None:
+        self.past, self.behind, self.first, self.alone = past, behind, first, alone
 
     def generate_all(self, prompts: Iterable[Sequence[int]], tokens: int, _: int) -> list[dict[str, Any]]:
         return [self.generate(prompt, tokens) for prompt in prompts]
 
     def generate(self, prompt: Sequence[int], tokens: int, **stop: Any) -> dict[str, Any]:
-        ids = [(prompt[0] + self.first + place) % 10 for place in range(tokens)]
+        first = prompt[0] + self.first + (self.alone if stop else 0)
+        ids = [(first + place) % 10 for place in range(tokens)]
         text, end = "".join(LETTERS[token] for token in ids), tokens
         if "stop" in stop:
-            end = text.index(stop["stop"][0])
+            end = text.find(stop["stop"][0], 1)
         elif "stop_token_ids" in stop:
-            end = ids.index(stop["stop_token_ids"][0])
+            end = ids.index(stop["stop_token_ids"][0], 1)
         shown = min(end + self.past, tokens) if end < tokens else tokens
         reason = {"type": "stop" if end < tokens else "length"}
         return {"text": text[:shown], "output_ids": ids[:shown], "meta_info": {"finish_reason": reason}}
@@ -39,16 +42,21 @@ class Speaker:
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
-        (Speaker(), {"compared": 3, "string": 3, "token": 3}),
-        (Speaker(past=1), {"compared": 3, "string": 0, "token": 0}),
-        (Speaker(behind=1), {"compared": 3, "string": 0, "token": 0}),
-        (Speaker(first=1), {"compared": 0, "string": 0, "token": 0}),
+        (Speaker(), {"alike": 3}),
+        (Speaker(past=1), {"other end": 3}),
+        (Speaker(behind=1), {"other end": 3}),
+        (Speaker(alone=1), {"other tokens": 3}),
     ],
-    ids=["sound", "past the end", "in the stream", "another text"],
+    ids=["sound", "past the end", "in the stream", "another text when asked alone"],
 )
 def test_nothing_behind_the_end_may_be_seen(other: Speaker, expected: dict[str, int]) -> None:
     up = cast(dict[str, Server], {"ar": Speaker(), "tree": other})
-    assert stopped(up, [[0], [3], [7]], 40) == {"tree": expected}
+    assert stopped(up, [[0], [3], [7]], 40) == {"tree": {"compared": 3, "string": expected, "token": expected}}
+
+
+def test_other_texts_are_not_compared() -> None:
+    up = cast(dict[str, Server], {"ar": Speaker(), "tree": Speaker(first=1)})
+    assert stopped(up, [[0], [3], [7]], 40) == {"tree": {"compared": 0, "string": {}, "token": {}}}
 
 
 def test_short_answers_are_not_compared() -> None:

@@ -131,6 +131,7 @@ class Server:
                 "kv_cache_dtype": "auto",
                 "quantization": None,
                 "tp_size": 1,
+                "min_free_slots_delay": None,
                 "internal_states": [{}],
             }
         )

@@ -32,6 +32,7 @@ INFO = {
     "load_format",
     "max_running_requests",
     "mem_fraction_static",
+    "min_free_slots_delay",
     "model_path",
     "page_size",
     "prefill_attention_backend",
