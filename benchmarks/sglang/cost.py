@@ -37,8 +37,8 @@ TRACED = 32
 """Steps in a trace."""
 LADDER = "16,32,48,64,80,96,112,128,160,256"
 AT_ONCE = ("--min-free-slots-delay", "1")
-"""Requests are taken as soon as there is a slot. Where it drafts by DFlash, SGLang else waits for several free ones, and
-runs 29 of 32 long prompts that come together.
+"""Requests are taken as soon as there is a slot. Where it drafts by DFlash, SGLang else waits for several free ones: of
+32 long prompts that come together it runs 29.
 """
 _PREFILL_TOKENS_S = 20_000
 """Slower than any prefill of these shapes is."""
