@@ -11,6 +11,12 @@ from orchestrator.records import Divergence
 
 _BEFORE, _AFTER = 70, 90
 """Characters shown before and after the place where the texts part."""
+NOTE = (
+    "Greedy text of each arm against plain decoding on the same engine. A near-tie is a first divergence where neither "
+    "text’s token lies further below the target’s best than the arm’s bound: the sweep’s number, or in 16 bits how far "
+    "plain decoding was seen to contradict its own target and one spacing of the type more, two at least."
+)
+"""What the table of the gates shows."""
 
 
 @dataclass(frozen=True)

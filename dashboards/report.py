@@ -15,7 +15,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from dashboards import explain, servers, text
-from dashboards.equivalence import passages, worst
+from dashboards.equivalence import NOTE, passages, worst
 from dashboards.facts import flatten
 from dashboards.figures import divergence_gaps
 from dashboards.run import Run, load_run
@@ -68,6 +68,7 @@ def render(run: Run) -> str:
         progress=progress(run),
         chapters=chapters(run),
         gap_plate=gap_plate(run),
+        equivalence_note=NOTE,
         passages=list(zip(divergences, passages(divergences, run.requests, references(run)), strict=True)),
         bad_trials=[trial for trial in run.trials if trial.state is not TrialState.VALID],
         environment=list(flatten(run.environment)),

@@ -9,7 +9,7 @@ from dash.development.base_component import Component
 
 from dashboards.app.parts import heads, prose, row, scroll, section, swatch, word
 from dashboards.app.plots import plates
-from dashboards.equivalence import Passage, passages, worst
+from dashboards.equivalence import NOTE, Passage, passages, worst
 from dashboards.report import gap_plate, references
 from dashboards.run import Run
 from orchestrator.records import Divergence, GateResult
@@ -25,20 +25,10 @@ def equivalence_section(run: Run) -> Component | None:
     if decision and decision.unchecked:
         parts.append(html.P(f"Not checked: {decision.unchecked}."))
     if decision and decision.gates:
-        parts += [_note(), _gates(run, decision.gates)]
+        parts += [html.P(NOTE, className="note"), _gates(run, decision.gates)]
     if plate:
         parts += [plates([plate]), *_divergences(run)]
     return section("equivalence", "Is the text the same?", parts) if parts else None
-
-
-def _note() -> Component:
-    return html.P(
-        "Greedy text of each arm against plain decoding on the same engine. A near-tie is a first divergence where "
-        "neither text’s token lies further below the target’s best than the arm’s bound: the sweep’s number, or in 16 "
-        "bits how far plain decoding was seen to contradict its own target and one spacing of the type more, two at "
-        "least.",
-        className="note",
-    )
 
 
 def _gates(run: Run, gates: Sequence[GateResult]) -> Component:
