@@ -36,9 +36,9 @@ from engines.sglang import report
 TRACED = 32
 """Steps in a trace."""
 LADDER = "16,32,48,64,80,96,112,128,160,256"
-AT_ONCE = ("--min-free-slots-delay", "1")
+_NO_WAIT = ("--min-free-slots-delay", "1")
 """Requests are taken as soon as there is a slot. Where it drafts by DFlash, SGLang else waits for several free ones: of
-32 long prompts that come together it runs 29.
+32 long prompts, which are prefilled one by one, it ran 29 at once. Not tried on a GPU yet.
 """
 _PREFILL_TOKENS_S = 20_000
 """Slower than any prefill of these shapes is."""
@@ -100,7 +100,7 @@ def _place(options: argparse.Namespace) -> Place:
             *("--load-format", "dummy", "--skip-tokenizer-init", "--mem-fraction-static", "0.95", "--sleep-on-idle"),
             *("--max-total-tokens", str(_room(options)), "--tp-size", str(options.tp)),
             *("--cuda-graph-bs-decode", *map(str, sorted(options.batches))),
-            *AT_ONCE,
+            *_NO_WAIT,
         ),
     )
 

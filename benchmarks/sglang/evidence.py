@@ -1,4 +1,4 @@
-"""What is looked at in the answers of servers: texts, their first differences, distributions, widths."""
+"""What is looked at in the answers of servers: texts, their first differences, widths."""
 
 from __future__ import annotations
 
@@ -8,21 +8,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from scipy.stats import chi2_contingency
-
 from benchmarks.sglang.servers import Server, acceptance_length
 
-SAMPLED = 2000
-"""Answers of each arm for the test of a distribution."""
 ALONE = 120
 """Prompts that plain decoding answers once more, one at a time."""
-SAMPLINGS: Mapping[str, Mapping[str, float]] = {
-    "temperature": {"temperature": 1.0},
-    "cool": {"temperature": 0.7},
-    "top-p": {"temperature": 1.0, "top_p": 0.9},
-    "top-k and top-p": {"temperature": 1.0, "top_k": 20, "top_p": 0.8},
-    "min-p": {"temperature": 1.0, "min_p": 0.05},
-}
 _RETRACTION = re.compile(r"Retract requests|Testing retraction")
 
 Answers = list[dict[str, Any]]
@@ -75,39 +64,6 @@ def _parting(plain: Server, prompt: list[int], one: Mapping[str, Any], other: Ma
     }
     ranked = {entry[1]: entry[0] for entry in plain.post("/generate", body)["meta_info"]["output_top_logprobs"][0]}
     return {"place": place, "gap": max(ranked.values()) - ranked.get(b[place], float("-inf"))}
-
-
-def sampled(up: Mapping[str, Server], prompt: list[int]) -> dict[str, Any]:
-    """First to fourth tokens of many answers to one prompt: two samples of one distribution? The first token is the
-    prefill's, which SGLang draws for both; `p` is small where a tree's tokens have another law.
-    """
-    return {name: _compared(up, prompt, sampling) for name, sampling in SAMPLINGS.items()}
-
-
-def _compared(up: Mapping[str, Server], prompt: list[int], sampling: Mapping[str, float]) -> dict[str, Any]:
-    with ThreadPoolExecutor(len(up)) as pool:
-        some = list(pool.map(lambda one: one.generate_all([prompt] * SAMPLED, 4, 32, **sampling), up.values()))
-    drawn = [[tuple(answer["output_ids"]) for answer in answers] for answers in some]
-    found: dict[str, Any] = {"answers": SAMPLED, **sampling}
-    places = {
-        "token 1": slice(0, 1),
-        "token 2": slice(1, 2),
-        "token 3": slice(2, 3),
-        "token 4": slice(3, 4),
-        "tokens 1-2": slice(0, 2),
-    }
-    for label, part in places.items():
-        found[label] = same([Counter(answer[part] for answer in answers) for answers in drawn])
-    return found
-
-
-def same(counts: Sequence[Counter[Any]]) -> dict[str, float]:
-    """Chi-square of two samples; what is seen fewer than ten times in both together is one class."""
-    common = [key for key, total in (counts[0] + counts[1]).items() if total >= 10]
-    table = [[one[key] for key in common] + [sum(n for key, n in one.items() if key not in common)] for one in counts]
-    columns = [i for i in range(len(common) + 1) if table[0][i] + table[1][i]]
-    result = chi2_contingency([[row[i] for i in columns] for row in table])
-    return {"classes": len(columns), "p": float(result.pvalue)}
 
 
 def widths_taken(server: Server, prompts: Sequence[list[int]]) -> dict[str, Any]:

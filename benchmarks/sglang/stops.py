@@ -17,8 +17,9 @@ FIRST, LENGTH = 20, 4
 
 def stopped(up: Mapping[str, Server], prompts: Sequence[list[int]], tokens: int) -> dict[str, Any]:
     """Of each server but `ar`: how answers end that are to stop within their text, beside plain decoding's, among the
-    prompts to which both had the same long enough answer: `alike`; `other tokens`, a near-tie before the end that falls
-    otherwise when asked alone; or `other end`, which is a fault.
+    prompts to which both had the same long enough answer. Asked alone, both may fall otherwise at a near-tie, which is
+    not looked into: `other tokens` before the shorter one's end, or the stop `not reached` by either. `other end` is a
+    fault: where one stops the other goes on, or its stream or its text says something else.
     """
     whole = {name: server.generate_all(prompts, tokens, AT_ONCE) for name, server in up.items()}
     plain = whole.pop("ar")
@@ -49,7 +50,8 @@ def _end(plain: Server, other: Server, prompt: list[int], tokens: int, stop: Map
     a, b = (server.generate(prompt, tokens, **stop) for server in (plain, other))
     if any(x != y for x, y in zip(a["output_ids"], b["output_ids"], strict=False)):
         return "other tokens"
-    ended = all(answer["meta_info"]["finish_reason"]["type"] == "stop" for answer in (a, b))
     streamed = "".join(piece["text"] for piece in other.pieces(prompt, tokens, **stop))
-    same = (a["text"], a["output_ids"]) == (b["text"], b["output_ids"]) and streamed == b["text"]
-    return "alike" if ended and same else "other end"
+    if (a["text"], a["output_ids"]) != (b["text"], b["output_ids"]) or streamed != b["text"]:
+        return "other end"
+    reasons = {answer["meta_info"]["finish_reason"]["type"] for answer in (a, b)}
+    return {("stop",): "alike", ("length",): "not reached"}.get(tuple(reasons), "other end")

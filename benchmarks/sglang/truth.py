@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.sglang import evidence
+from benchmarks.sglang.samples import sampled
 from benchmarks.sglang.servers import Place, Server, arm, bring_up, stop_when_told, write
 from benchmarks.sglang.soak import soak
 from benchmarks.sglang.stops import stopped
@@ -36,7 +37,7 @@ FAULTY = Path(__file__).with_name("faults").resolve()
 NEEDS = {
     "faults": (),
     "greedy": ("ar", "dflash", "chain", "tree-15", "tree-63", "hard"),
-    "sampled": ("ar", "tree-63"),
+    "sampled": ("ar", "tree-15", "tree-63"),
     "auto": ("auto",),
     "stops": ("ar", "dflash", "tree-15", "tree-63"),
     "soak": ("tree-63",),
@@ -59,7 +60,7 @@ def main() -> None:
         steps: dict[str, Callable[[dict[str, Server]], Any]] = {
             "faults": lambda _: _faults(broken),
             "greedy": lambda some: evidence.greedy(some, prompts, sets, options.tokens),
-            "sampled": lambda some: evidence.sampled(some, prompts[0]),
+            "sampled": lambda some: sampled(some, prompts[0], options.answers),
             "auto": lambda some: evidence.widths_taken(some["auto"], prompts[:80]),
             "stops": lambda some: stopped(some, prompts[:80], options.tokens),
             "soak": lambda some: soak(some["tree-63"], prompts, options.soak),
@@ -82,6 +83,7 @@ def _options() -> argparse.Namespace:
     for name in ("target", "drafter", "prompts", "out", "logs"):
         parser.add_argument(f"--{name}", required=True, type=Path)
     parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--answers", type=int, default=2000, help="of each server to be sampled, each way")
     parser.add_argument("--soak", type=float, default=60, help="seconds of mixed load")
     parser.add_argument("--parts", nargs="+", choices=NEEDS, default=list(NEEDS))
     return parser.parse_args()

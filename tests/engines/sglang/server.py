@@ -68,6 +68,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--nccl-port", type=int)
     parser.add_argument("--mem-fraction-static", type=float, default=0.8)
     parser.add_argument("--max-total-tokens", type=int)
+    parser.add_argument("--min-free-slots-delay", type=int)
     parser.add_argument("--load-format", default="auto")
     parser.add_argument("--speculative-algorithm")
     parser.add_argument("--speculative-draft-model-path")
@@ -131,7 +132,6 @@ class Server:
                 "kv_cache_dtype": "auto",
                 "quantization": None,
                 "tp_size": 1,
-                "min_free_slots_delay": None,
                 "internal_states": [{}],
             }
         )

@@ -66,6 +66,12 @@ async def test_the_identity_says_who_prefills(bench: Bench) -> None:
         assert identity["settings"]["prefill_attention_backend"] == expected
 
 
+async def test_the_identity_says_what_was_asked_of_the_wait_for_slots(bench: Bench) -> None:
+    for arguments, expected in (((), None), (("--min-free-slots-delay", "1"), 1)):
+        identity = (await bench.run(subject=CHAIN, arguments=arguments)).record.identity
+        assert identity["settings"]["min_free_slots_delay"] == expected
+
+
 async def test_every_arm_answers_the_same_longest_request(bench: Bench) -> None:
     """A tree's server is given room for a tree more, by the plugin, and serves what the others serve."""
     found = [(await bench.run(subject=subject)).record.identity["settings"]["max_context"] for subject in (CHAIN, TREE)]
