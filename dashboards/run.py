@@ -56,7 +56,7 @@ def load_run(store: RunStore) -> Run:
     index = open_index(store)
     trials = [trial for trial in index.trials if _begun(trial, reading)]
     decision: Decision | None = attempt("decision.json", store.decision, None)
-    spec: SweepSpec | None = attempt("sweep.yaml", lambda: SweepSpec.model_validate(store.sweep()), None)
+    spec: SweepSpec | None = attempt("sweep.yaml", lambda: store.sweep(SweepSpec), None)
     divergences = attempt("equivalence.parquet", lambda: _divergences(store), _no_divergences())
     return Run(
         name=store.folder.resolve().name,

@@ -17,6 +17,7 @@ import psutil
 
 from orchestrator import gpus, janitor
 from orchestrator.errors import InputError
+from orchestrator.interrupts import sigterm_interrupts
 from orchestrator.spec import MatchSpec, ProfileSpec, SweepSpec
 
 GIB = 1 << 30
@@ -185,6 +186,7 @@ def _session(options: dict[str, Any]) -> Iterator[None]:
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise InputError(f"Ray at {options['address']}: {str(error).splitlines()[0]}") from error
     try:
-        yield
+        with sigterm_interrupts():  # Ray's own handler ends the process with a stack of its C++
+            yield
     finally:
         ray.shutdown()

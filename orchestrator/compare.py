@@ -84,7 +84,7 @@ def compare_runs(before: RunStore, after: RunStore, margin: float) -> RunCompari
         raise InputError(f"{before.folder.name} and {after.folder.name} cannot be compared: {listed}")
     old, new = measure(_requests(before)), measure(_requests(after))
     _check_prompts(old, new)
-    rule = SweepSpec.model_validate(before.sweep()).selection
+    rule = before.sweep(SweepSpec).selection
     bootstrap = Bootstrap(rule.confidence, rule.resamples, rule.seed)
     deltas = _deltas(old, new, rule.baseline, bootstrap, margin)
     if not deltas:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,11 +56,13 @@ def sweep(
         console.print(choice.line, highlight=False, soft_wrap=True)
         probes: list[Probe] = []
         if spec.search is not None:
-            field = _field(spec, choice.profile, models.resolve, installed)
+            with _told_of(file):
+                field = _field(spec, choice.profile, models.resolve, installed)
             searched = _open_run(runs / f"{_slug(file)}-search-{field.digest[:12]}", resume, fresh)
             probes = Explorer(field, searched, choice).run(console)
             spec = with_finalists(spec, probes)
-        plan = _plan(spec, choice.profile, models.resolve, installed)
+        with _told_of(file):
+            plan = _plan(spec, choice.profile, models.resolve, installed)
         for note in thin_points(plan):
             console.print(note, highlight=False, soft_wrap=True)
         store = _open_run(runs / f"{_slug(file)}-{plan.digest[:12]}", resume, fresh)
@@ -96,7 +99,8 @@ def plan(
         profile, line = choice.profile, choice.line
     else:
         line = f"profile {profile}: as asked for"
-    planned = _plan(spec, profile, _resolve_or_note, promised)
+    with _told_of(file):
+        planned = _plan(spec, profile, _resolve_or_note, promised)
     summary = _summary(planned, tok_s, start_s)
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
@@ -116,6 +120,19 @@ def plan(
         f"and {start_s:g} s a start (assumptions: --tok-s, --start-s), the equivalence gate's apart",
         highlight=False,
     )
+
+
+@contextlib.contextmanager
+def _told_of(file: Path) -> Iterator[None]:
+    """What the sweep file asks for and cannot be had is told with its name."""
+    from orchestrator.errors import InputError, ModelMissingError
+
+    try:
+        yield
+    except ModelMissingError:
+        raise
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
 
 
 def _plan(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -85,18 +83,12 @@ def is_target(deploy: Path, name: str) -> bool:
 @contextmanager
 def open_target(deploy: Path, target: str) -> Iterator[Site]:
     """The target, with SIGTERM as an interrupt, so that what is begun is undone."""
+    from orchestrator.interrupts import sigterm_interrupts
     from orchestrator.promotion.site import open_site
     from orchestrator.promotion.spec import load_target
 
-    def interrupt(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        with open_site(target, load_target(deploy, target)) as site:
-            yield site
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with sigterm_interrupts(), open_site(target, load_target(deploy, target)) as site:
+        yield site
 
 
 def say(text: str) -> None:

@@ -63,7 +63,7 @@ def freeze(store: RunStore, releases: Path) -> Release:
 
 def measured_plan(store: RunStore, arm: str) -> Plan:
     """The plan that all valid trials of the arm are of, with the profile they were measured under."""
-    spec = SweepSpec.model_validate(store.sweep())
+    spec = store.sweep(SweepSpec)
     prompt_set = load_prompts(spec.workload.prompts)
     valid = [record for record in store.trials.records() if record.state is TrialState.VALID]
     digests = {record.digest for record in valid if record.arm == arm}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
 
 from engines.base import Arm, Method
 from orchestrator.spec.base import Name, Scalar, Spec
@@ -26,11 +26,16 @@ class ArmSpec(Spec):
     def _budget_goes_with_a_tree(self) -> ArmSpec:
         has_budget = self.budget is not None or "budget" in self.grid
         if (self.method is Method.DDTREE) != has_budget:
-            raise ValueError("`budget` is required for method ddtree and not allowed for any other")
+            given = f"; the grid has {', '.join(self.grid)}" if self.grid else ""
+            raise ValueError(f"`budget` is required for method ddtree and not allowed for any other{given}")
+        both = [key for key in ("budget", "chain") if key in self.grid and getattr(self, key)]
+        if both:
+            raise ValueError(f"`{both[0]}` stands in the arm and in its grid; keep one of them")
         if self.chain and self.method is not Method.DDTREE:
             raise ValueError("`chain` is an option of method ddtree")
         if self.grid and self.name:
             raise ValueError("an arm with a grid is named by its values; remove `name`")
+        self.expand()
         return self
 
     def expand(self) -> list[ArmSpec]:
@@ -44,7 +49,7 @@ class ArmSpec(Spec):
             settings = dict(zip(keys, values, strict=True))
             direct = {k: v for k, v in settings.items() if k in ("budget", "chain")}
             options = {k: v for k, v in settings.items() if k not in direct}
-            arms.append(ArmSpec.model_validate(fields | direct | {"options": self.options | options}))
+            arms.append(_one_of_a_grid(fields | direct | {"options": self.options | options}))
         return arms
 
     def label(self) -> str:
@@ -99,3 +104,13 @@ class SearchSpec(Spec):
         """The tree of this budget."""
         fields = {"engine": self.engine, "chain": self.chain, "options": self.options}
         return ArmSpec.model_validate({"method": Method.DDTREE, "budget": budget} | fields)
+
+
+def _one_of_a_grid(values: dict[str, Any]) -> ArmSpec:
+    """ValueError in one line: raised in a validator, pydantic's own would hide where in the file it belongs."""
+    try:
+        return ArmSpec.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        told = ": ".join([*map(str, first["loc"]), first["msg"].removeprefix("Value error, ")])
+        raise ValueError(f"grid: {told}") from error

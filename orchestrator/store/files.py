@@ -10,12 +10,15 @@ from typing import TypeVar
 
 import pandas as pd
 import pyarrow as pa
+from pydantic import ValidationError
 
 from engines.messages import one_line
 from orchestrator.errors import InputError
 from orchestrator.records import Record
 
 R = TypeVar("R", bound=Record)
+
+MEASURE_AGAIN = "; delete the trial's folder, then --resume measures it again"
 
 
 @contextlib.contextmanager
@@ -43,12 +46,20 @@ def write_frame(path: Path, frame: pd.DataFrame) -> None:
     partial.replace(path)
 
 
-def read_record(path: Path, model: type[R]) -> R:
-    """A stored JSON record; InputError naming the file when it is damaged."""
+def read_record(path: Path, model: type[R], remedy: str = "") -> R:
+    """A stored JSON record; InputError naming the file, and the remedy, when it is damaged."""
     try:
         return model.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: damaged record: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{path}: damaged record: {first_fault(error)}{remedy}") from error
+
+
+def first_fault(error: Exception) -> str:
+    """In one line; of all that pydantic has to say, what is wrong first."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return ": ".join([*map(str, first["loc"]), first["msg"]])
+    return one_line(str(error))
 
 
 def read_frame(path: Path) -> pd.DataFrame:
@@ -56,5 +67,4 @@ def read_frame(path: Path) -> pd.DataFrame:
     try:
         return pd.read_parquet(path)
     except (OSError, ValueError, pa.ArrowException) as error:
-        remedy = "delete the trial's folder, then --resume measures it again"
-        raise InputError(f"{path}: damaged: {one_line(str(error))}; {remedy}") from error
+        raise InputError(f"{path}: damaged: {one_line(str(error))}{MEASURE_AGAIN}") from error

@@ -7,17 +7,20 @@ import fcntl
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import yaml
+from pydantic import BaseModel
 
 from orchestrator.errors import InputError
 from orchestrator.outputs import Outputs
 from orchestrator.records import Decision, Divergence, JournalEntry, Look, Probe, TrialState
-from orchestrator.store.files import read_record, write_frame, write_text, writing
+from orchestrator.store.files import first_fault, read_record, write_frame, write_text, writing
 from orchestrator.store.lines import append, read_lines
 from orchestrator.store.trials import Trials
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class RunStore:
@@ -59,8 +62,13 @@ class RunStore:
                     raise InputError(f"{self.folder}: another sweep is writing this run") from error
             yield
 
-    def sweep(self) -> dict[str, Any]:
-        return dict(yaml.safe_load((self.folder / "sweep.yaml").read_text(encoding="utf-8")))
+    def sweep(self, model: type[M]) -> M:
+        """What was asked, as this model. InputError when sweep.yaml is damaged."""
+        path = self.folder / "sweep.yaml"
+        try:
+            return model.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise InputError(f"{path}: damaged record: {first_fault(error)}") from error
 
     def environment(self) -> dict[str, Any]:
         path = self.folder / "environment.json"

@@ -15,7 +15,7 @@ import pandas as pd
 
 from engines.base import SpecCounters, StageTimes
 from orchestrator.records import DraftTrees, TrialRecord, TrialState
-from orchestrator.store.files import read_frame, read_record, write_text
+from orchestrator.store.files import MEASURE_AGAIN, read_frame, read_record, write_text
 
 
 class Trials:
@@ -60,12 +60,13 @@ class Trials:
     def records(self) -> list[TrialRecord]:
         """Records of all stored trials, sorted by block, concurrency and arm."""
         paths = sorted(self.folder.glob("[!.]*/trial.json"))
-        records = [read_record(path, TrialRecord) for path in paths]
+        records = [read_record(path, TrialRecord, MEASURE_AGAIN) for path in paths]
         return sorted(records, key=lambda r: (r.block, r.concurrency, r.arm))
 
     def record(self, digest: str) -> TrialRecord | None:
         """One trial's record; None where it is not stored."""
-        return read_record(self.folder / digest / "trial.json", TrialRecord) if self.hold(digest) else None
+        path = self.folder / digest / "trial.json"
+        return read_record(path, TrialRecord, MEASURE_AGAIN) if self.hold(digest) else None
 
     def requests(self) -> pd.DataFrame:
         """All valid trials' requests with the columns trial, arm, concurrency and block in front.

@@ -92,13 +92,18 @@ def test_a_killed_driver_leaves_nothing_and_the_sweep_is_resumed(cluster: Cluste
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_everything_and_says_how_to_go_on(tmp_path: Path, mark: str) -> None:
+@pytest.mark.parametrize("told", ["by a terminal", "by SIGTERM"])
+def test_an_interrupt_stops_everything_and_says_how_to_go_on(tmp_path: Path, mark: str, told: str) -> None:
     store = RunStore(tmp_path / "run")
     driver = start_sweep(store.folder, mark)
     assert eventually(lambda: len(store.finished()) >= 1 and engine(mark) is not None, 60)
-    os.killpg(driver.pid, signal.SIGINT)  # what a terminal does
+    if told == "by SIGTERM":
+        driver.terminate()
+    else:
+        os.killpg(driver.pid, signal.SIGINT)
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == INTERRUPTED, output
     assert f"stopped; {len(store.finished())} of 4 trials are stored: --resume goes on with the rest" in output
     assert "Traceback" not in output
+    assert "SIGTERM received" not in output, "Ray's own handler"
     assert eventually(lambda: marked(mark) == {}), marked(mark)

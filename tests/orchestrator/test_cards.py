@@ -30,7 +30,7 @@ def test_progress_counts_each_trial_once_and_names_what_runs() -> None:
 
 
 def test_the_time_left_is_that_of_the_trials_left(fresh: RunStore) -> None:
-    spec = SweepSpec.model_validate(fresh.sweep())
+    spec = fresh.sweep(SweepSpec)
     entries = [journal_entry(str(n), TrialState.VALID, "slot-0", 10.0) for n in range(4)]
     found = progress(spec, [*entries, journal_entry("next", TrialState.STARTED, "slot-0")])
     assert found.planned == 24

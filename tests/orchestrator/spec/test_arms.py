@@ -27,7 +27,8 @@ def test_grid_values_that_are_not_fields_become_options() -> None:
 
 def test_grid_values_are_checked_like_written_ones() -> None:
     arms = [{"method": "autoregressive"}, {"method": "ddtree", "grid": {"budget": [0]}}]
-    assert "greater than or equal to 1" in refused(fake_sweep(arms=arms))
+    told = refused(fake_sweep(arms=arms))
+    assert "grid: budget: Input should be greater than or equal to 1" in told
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,9 @@ def test_grid_values_are_checked_like_written_ones() -> None:
         ({"method": "ddtree", "budget": 7, "width": 8}, "Extra inputs"),
         ({"method": "ddtree", "budget": 7, "name": "a b"}, "pattern"),
         ({"method": "ddtree", "name": "x", "grid": {"budget": [7]}}, "remove `name`"),
+        ({"method": "ddtree", "grid": {"bugdet": [7]}}, "not allowed for any other; the grid has bugdet"),
+        ({"method": "ddtree", "budget": 7, "grid": {"budget": [15]}}, "`budget` stands in the arm and in its grid"),
+        ({"method": "ddtree", "chain": True, "grid": {"budget": [7], "chain": [False]}}, "`chain` stands in the arm"),
     ],
 )
 def test_bad_arm_is_refused(arm: dict[str, Any], complaint: str) -> None:

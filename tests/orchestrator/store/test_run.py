@@ -3,9 +3,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from orchestrator.errors import InputError
 from orchestrator.records import Decision, TrialState
+from orchestrator.spec import SweepSpec
 from orchestrator.store import RunStore, find_run
 from tests.orchestrator.sample import journal_entry
 from tests.orchestrator.store.making import DIGEST, write
@@ -24,8 +26,16 @@ def test_finished_needs_a_valid_last_state_and_the_files(store: RunStore) -> Non
 
 def test_a_run_that_goes_on_takes_the_new_rules_and_keeps_its_environment(store: RunStore) -> None:
     store.create({"question": "other?"}, {"cpu": "some", "commit": "new"})
-    assert store.sweep() == {"question": "other?"}
+    assert yaml.safe_load((store.folder / "sweep.yaml").read_text()) == {"question": "other?"}
     assert store.environment() == {"cpu": "some"}
+
+
+@pytest.mark.parametrize("text", ["", "question: [", "question: too little of a sweep", "\x00"])
+def test_a_damaged_sweep_is_told(store: RunStore, text: str) -> None:
+    (store.folder / "sweep.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"sweep\.yaml: damaged record: \S") as caught:
+        store.sweep(SweepSpec)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("elsewhere", [{"cpu": "other"}, {"cpu": "some", "gpus": [{"name": "NVIDIA H200"}]}])
