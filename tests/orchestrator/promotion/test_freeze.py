@@ -7,6 +7,7 @@ from orchestrator.errors import InputError
 from orchestrator.promotion.freeze import freeze
 from orchestrator.promotion.release import Release, load_release
 from orchestrator.records import Verdict
+from orchestrator.spec import SweepSpec
 from orchestrator.store import RunStore
 from tests.orchestrator.promotion.making import change_decision
 
@@ -75,10 +76,10 @@ def test_a_model_that_changed_since_is_refused(measured: dict[str, RunStore], tm
     store = RunStore(tmp_path / "copy")
     shutil.copytree(measured["first"].folder, store.folder)
     elsewhere = tmp_path / "target"
-    shutil.copytree(Path(store.sweep()["profiles"]["local"]["models"]["target"]), elsewhere)
+    was = store.sweep(SweepSpec).profiles["local"].models.target
+    shutil.copytree(Path(was), elsewhere)
     (elsewhere / "config.json").write_text('{"other": true}')
     sweep = (store.folder / "sweep.yaml").read_text()
-    was = store.sweep()["profiles"]["local"]["models"]["target"]
     (store.folder / "sweep.yaml").write_text(sweep.replace(was, str(elsewhere)))
     with pytest.raises(InputError, match="not measured with what is here now"):
         freeze(store, tmp_path / "releases")
